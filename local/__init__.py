@@ -1,0 +1,1 @@
+"""The whole of Meanwhile on one machine: stand-ins for AWS and for the provider. Nothing here is deployed."""
