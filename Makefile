@@ -1,0 +1,125 @@
+# Everything there is to type. `make` alone lists it.
+PYTHON ?= python3
+VENV ?= .venv
+VENV_SAM ?= .venv-sam
+
+# The first Python 3.13 to be found: Lambda ignores byte code that any other version made.
+PYTHON313 ?= $(shell for python in python3.13 "$$(pyenv prefix "$$(pyenv versions --bare 2>/dev/null | grep '^3\.13\.[0-9]*$$' | tail -n 1)" 2>/dev/null)/bin/python3.13" python3 python; do \
+	"$$python" -c 'import sys; sys.exit(sys.implementation.cache_tag != "cpython-313")' 2>/dev/null && "$$python" -c 'import sys; print(sys.executable)' && break; done)
+
+SAM_ON_PATH = $(shell sam --version >/dev/null 2>&1 && echo sam)
+SAM = SAM_CLI_TELEMETRY=0 $(or $(SAM_ON_PATH),$(VENV_SAM)/bin/sam)
+# What `sam local` is told besides the function; the container reaches the local stack by LOCAL_HOST.
+ifeq ($(shell uname -s),Linux)
+LOCAL_HOST ?= 127.0.0.1
+SAM_LOCAL ?= --docker-network host
+else
+LOCAL_HOST ?= host.docker.internal
+SAM_LOCAL ?=
+endif
+
+.PHONY: help demo dev test lint validate build invoke-enqueue invoke-process deploy clean sam python313 always
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- environments: made when missing, made again when their pinned list changes
+
+$(VENV): $(VENV)/ready
+$(VENV)/ready: requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Meanwhile needs Python 3.11 or newer; say where it is: make PYTHON=…" >&2; exit 1; }
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+$(VENV_SAM)/ready: requirements-sam.txt
+	rm -rf $(VENV_SAM)
+	$(PYTHON) -m venv $(VENV_SAM)
+	$(VENV_SAM)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sam.txt
+	@touch $@
+
+# SAM in an environment of its own, unless there is one on PATH.
+sam:
+	@test -n "$(SAM_ON_PATH)" || $(MAKE) --no-print-directory $(VENV_SAM)/ready
+
+# --- on this machine, without AWS or Docker
+
+demo: $(VENV)/ready ## start everything, send requests, watch their data arrive by itself
+	$(VENV)/bin/python -m local.demo
+
+dev: $(VENV)/ready ## keep the same stack up and say how to try it
+	$(VENV)/bin/python -m local.dev
+
+test: $(VENV)/ready ## the whole suite, with coverage
+	$(VENV)/bin/python -m pytest -n auto --cov --cov-report=term-missing
+
+lint: $(VENV)/ready ## ruff, mypy, import-linter
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+clean: ## remove what was built and every environment
+	rm -rf .aws-sam .venv .venv-* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- with SAM
+
+validate: sam
+	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} $(SAM) validate --lint
+
+build: validate ## build what is deployed, and list it
+	$(SAM) build
+	@cd .aws-sam/build/EnqueueFunction && du -sk * | sort -rn \
+		&& echo "$$(find . -type f | wc -l) files, $$(du -sk . | cut -f 1) KiB, $$(tar -czf - . | wc -c | awk '{print int($$1 / 1024)}') KiB compressed, byte code for $$(find . -name '*.pyc' | wc -l) of $$(find . -name '*.py' | wc -l) modules"
+
+invoke-enqueue: .aws-sam/sam-env.json ## sam local invoke of enqueue against the local stack (make dev)
+	$(SAM) local invoke EnqueueFunction --event events/enqueue-rest-get-task-name.json --env-vars $< $(SAM_LOCAL)
+
+invoke-process: .aws-sam/sam-env.json ## the same for process: one tick
+	$(SAM) local invoke ProcessFunction --event events/process-scheduled-event.json --env-vars $< $(SAM_LOCAL)
+
+.aws-sam/sam-env.json: local/sam-env.json .aws-sam/build/template.yaml
+	@sed 's/127\.0\.0\.1/$(LOCAL_HOST)/g' $< > $@
+
+.aws-sam/build/template.yaml: template.yaml requirements.txt $(shell find handlers shared -type f -not -name '*.pyc' 2>/dev/null)
+	@$(MAKE) --no-print-directory sam
+	$(SAM) build
+
+deploy: sam ## build and deploy, asking for the parameters
+	$(SAM) build && $(SAM) deploy --guided
+
+# --- the artifact: called by `sam build` for each function, with ARTIFACTS_DIR set
+#
+# handlers/, shared/ and the runtime dependencies, with byte code: /var/task is read-only, so without it every cold start would
+# compile everything. SAM runs the rule once per function; the dependencies are installed and compiled by the first.
+
+COMPILE = $(PYTHON313) -m compileall -q -f --invalidation-mode unchecked-hash -p /var/task
+DEPENDENCIES = .aws-sam/dependencies-$(shell cat requirements.txt Makefile | cksum | cut -d ' ' -f 1)
+
+build-%Function: $(DEPENDENCIES) always
+	@cp -R $(DEPENDENCIES)/. handlers shared "$(ARTIFACTS_DIR)"
+	@find "$(ARTIFACTS_DIR)/handlers" "$(ARTIFACTS_DIR)/shared" -name __pycache__ -type d -prune -exec rm -rf {} +
+	@$(COMPILE) -s "$(ARTIFACTS_DIR)" "$(ARTIFACTS_DIR)/handlers" "$(ARTIFACTS_DIR)/shared"
+
+# Made aside and renamed, so that builds at the same time neither see half of it nor take it from each other.
+$(DEPENDENCIES):
+	@test -n "$(PYTHON313)" || { echo "The artifact needs byte code of Python 3.13, which was not found: install it, or say where it is: make PYTHON313=…" >&2; exit 1; }
+	@mkdir -p .aws-sam
+	@echo "Installing and compiling the runtime dependencies"
+	@new=$$(mktemp -d $@.XXXXXX) && chmod 755 "$$new" \
+		&& $(PYTHON313) -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-compile --require-hashes --only-binary :all: \
+			--platform manylinux2014_x86_64 --implementation cp --python-version 3.13 --target "$$new" -r requirements.txt \
+		&& rm -rf "$$new"/bin "$$new"/certifi/tests "$$new"/*.dist-info/RECORD "$$new"/*.dist-info/licenses \
+		&& find "$$new" \( -name '*.pyi' -o -name py.typed \) -exec rm {} + \
+		&& $(COMPILE) -s "$$new" "$$new" \
+		&& { $(PYTHON313) -c 'import os, sys; os.rename(*sys.argv[1:])' "$$new" $@ 2>/dev/null || rm -rf "$$new"; } \
+		&& test -d $@
+
+always:
+
+python313: # prints the Python that makes the byte code; nothing where there is none
+	@echo $(PYTHON313)
