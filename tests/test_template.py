@@ -1,0 +1,328 @@
+"""What the template promises: routes, rhythm, limits, rights and the table, read from template.yaml itself."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local import template
+from shared.settings import GATEWAY_SECONDS, Settings
+
+ROOT = Path(__file__).parents[1]
+
+FUNCTIONS = {"EnqueueFunction": "enqueue", "ProcessFunction": "process", "ReconcileFunction": "reconcile"}
+ROUTES = {
+    "GET /",
+    "POST /tasks",
+    "GET /tasks",
+    "DELETE /tasks",
+    "GET /tasks/{provider}/{name}",
+    "DELETE /tasks/{provider}/{name}",
+    "POST /tasks/revive",
+}
+# Known to botocore and Powertools rather than to us.
+FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE"}
+
+
+TEMPLATE = template.template()
+RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
+GLOBALS: dict[str, Any] = TEMPLATE["Globals"]["Function"]
+PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
+
+
+def properties(name: str) -> dict[str, Any]:
+    """A resource's properties, the functions' with the global ones under them."""
+    resource = RESOURCES[name]
+    own: dict[str, Any] = resource["Properties"]
+    return GLOBALS | own if resource["Type"] == "AWS::Serverless::Function" else own
+
+
+def events(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every event of that kind, with the function that it starts."""
+    for function in FUNCTIONS:
+        for event in properties(function)["Events"].values():
+            if event["Type"] == kind:
+                yield function, event["Properties"]
+
+
+def variables(**choices: str) -> dict[str, str]:
+    """The functions' environment as deployed with these parameters, all others left at their defaults."""
+
+    def value(of: Any) -> str:
+        match of:
+            case {"Ref": str(name)} if name in PARAMETERS:
+                return choices.get(name, str(PARAMETERS[name]["Default"]))
+            case {"Ref": str(name)}:
+                return name
+            case {"Fn::If": [str(condition), then, otherwise]}:
+                asked = {"RedisUrlInSecret": "RedisUrlSecret", "RedisUrlInParameter": "RedisUrlParameter"}[condition]
+                return value(then if choices.get(asked) else otherwise)
+            case {"Fn::Sub": str(text)}:
+                return re.sub(r"\$\{(\w+)}", lambda found: value({"Ref": found[1]}), text)
+            case _:
+                assert isinstance(of, str | int), f"no value of {of}"
+                return str(of)
+
+    return {name: value(of) for name, of in GLOBALS["Environment"]["Variables"].items()}
+
+
+def deployed(**choices: str) -> Settings:
+    return Settings.from_environment(variables(**choices))
+
+
+def statements(of: Any) -> Iterator[dict[str, Any]]:
+    """Every IAM statement inside."""
+    match of:
+        case {"Effect": _}:
+            yield of
+        case dict():
+            for value in of.values():
+                yield from statements(value)
+        case list():
+            for value in of:
+                yield from statements(value)
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+# --- the API
+
+
+def test_enqueue_serves_every_route_and_nothing_else_serves_any() -> None:
+    routes = [(function, f"{event['Method']} {event['Path']}") for function, event in events("Api")]
+    assert sorted(routes) == sorted(("EnqueueFunction", route) for route in ROUTES)
+    assert all(event["RestApiId"] == {"Ref": "Api"} for _, event in events("Api"))
+
+
+def test_no_request_passes_unsigned() -> None:
+    assert properties("Api")["Auth"]["DefaultAuthorizer"] == "AWS_IAM"
+    assert not any("Auth" in event for _, event in events("Api"))
+
+
+def test_a_caller_needs_no_right_to_invoke_the_function_itself() -> None:
+    assert properties("Api")["Auth"]["InvokeRole"] == "NONE"
+
+
+def test_every_method_is_throttled() -> None:
+    (settings,) = properties("Api")["MethodSettings"]
+    assert (settings["ResourcePath"], settings["HttpMethod"]) == ("/*", "*")
+    rate, burst = settings["ThrottlingRateLimit"]["Ref"], settings["ThrottlingBurstLimit"]["Ref"]
+    assert 0 < PARAMETERS[rate]["Default"] <= PARAMETERS[burst]["Default"]
+
+
+@pytest.mark.parametrize("route", sorted(ROUTES))
+def test_there_is_a_sample_event_of_each_shape_for_each_route(route: str) -> None:
+    method, path = route.split()
+    samples = {file.name: json.loads(file.read_text()) for file in (ROOT / "events").glob("enqueue-*.json")}
+    rest = [
+        name for name, event in samples.items() if (event.get("httpMethod"), event.get("resource")) == (method, path)
+    ]
+    http = [name for name, event in samples.items() if event.get("routeKey") == route]
+    assert [name.startswith("enqueue-rest-") for name in rest] == [True]
+    assert [name.startswith("enqueue-http-") for name in http] == [True]
+
+
+def test_each_sample_event_belongs_to_a_function() -> None:
+    names = [file.name for file in (ROOT / "events").glob("*.json")]
+    assert {name.partition("-")[0] for name in names} == set(FUNCTIONS.values())
+
+
+# --- the rhythm
+
+
+def test_schedules_are_texts_that_eventbridge_accepts() -> None:
+    rates = {function: event["Schedule"] for function, event in events("Schedule")}
+    assert rates == {"ProcessFunction": "rate(1 minute)", "ReconcileFunction": "rate(5 minutes)"}
+    assert all(re.fullmatch(r"rate\((1 minute|([2-9]|[1-9]\d+) minutes)\)", rate) for rate in rates.values())
+
+
+def test_neither_the_rule_nor_the_invocation_retries_a_failed_tick() -> None:
+    for function, event in events("Schedule"):
+        assert event["RetryPolicy"]["MaximumRetryAttempts"] == 0
+        assert properties(function)["EventInvokeConfig"]["MaximumRetryAttempts"] == 0
+
+
+def test_enqueue_ends_before_its_lease_and_before_the_gateway_gives_up() -> None:
+    timeout = properties("EnqueueFunction")["Timeout"]
+    assert timeout < deployed().lease_seconds
+    assert timeout < GATEWAY_SECONDS
+
+
+def test_enqueue_has_time_to_store_and_settle_after_the_longest_first_answer() -> None:
+    assert properties("EnqueueFunction")["Timeout"] >= PARAMETERS["FirstAnswerSeconds"]["MaxValue"] + 5
+
+
+def test_process_has_time_for_its_window_one_more_attempt_and_settling() -> None:
+    settings = deployed()
+    assert properties("ProcessFunction")["Timeout"] == settings.window_seconds + settings.attempt_seconds + 10
+
+
+def test_reconcile_ends_before_its_next_run() -> None:
+    assert properties("ReconcileFunction")["Timeout"] == 60
+
+
+# --- what the functions are told
+
+
+def test_functions_get_only_variables_that_someone_reads() -> None:
+    known = {name.upper() for name in Settings.__dataclass_fields__}
+    assert set(variables()) - FOREIGN_VARIABLES <= known
+
+
+def test_a_deployment_with_default_parameters_has_the_default_settings() -> None:
+    assert deployed() == Settings(table_name="Table", provider_servers={})
+
+
+@pytest.mark.parametrize("bound", ["MinValue", "MaxValue"])
+def test_settings_accept_the_least_and_the_most_that_the_template_accepts(bound: str) -> None:
+    choices = {name: str(parameter[bound]) for name, parameter in PARAMETERS.items() if bound in parameter}
+    assert deployed(**choices).parallel_tasks == int(choices["ParallelTasks"])
+
+
+def test_settings_accept_each_way_to_say_where_redis_is() -> None:
+    secret = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:redis-AbCdEf#url"
+    assert deployed(RedisUrlSecret=secret).redis_url == f"secretsmanager:{secret}"
+    assert deployed(RedisUrlParameter="/meanwhile/redis-url").redis_url == "ssm:/meanwhile/redis-url"
+    assert deployed(RedisUrl="rediss://:word@redis.example:6380/0").redis_url == "rediss://:word@redis.example:6380/0"
+
+
+def test_a_deployment_that_names_no_redis_is_refused() -> None:
+    (assertion,) = TEMPLATE["Rules"]["RedisIsNamed"]["Assertions"]
+    asked = {condition["Fn::Not"][0]["Fn::Equals"][0]["Ref"] for condition in assertion["Assert"]["Fn::Or"]}
+    assert asked == {"RedisUrl", "RedisUrlSecret", "RedisUrlParameter"}
+
+
+def test_the_redis_url_is_not_shown_by_the_console() -> None:
+    assert PARAMETERS["RedisUrl"]["NoEcho"] is True
+
+
+def test_functions_join_a_vpc_only_when_subnets_are_given() -> None:
+    condition, inside, outside = GLOBALS["VpcConfig"]["Fn::If"]
+    assert TEMPLATE["Conditions"][condition] == {
+        "Fn::Not": [{"Fn::Equals": [{"Fn::Join": ["", {"Ref": "SubnetIds"}]}, ""]}]
+    }
+    assert inside == {"SubnetIds": {"Ref": "SubnetIds"}, "SecurityGroupIds": {"Ref": "SecurityGroupIds"}}
+    assert outside == {"Ref": "AWS::NoValue"}
+    assert PARAMETERS["SubnetIds"]["Default"] == PARAMETERS["SecurityGroupIds"]["Default"] == ""
+
+
+def test_sam_local_overrides_only_variables_that_the_template_has() -> None:
+    overrides = json.loads((ROOT / "local" / "sam-env.json").read_text())
+    assert set(overrides) == {"Parameters"}
+    assert set(overrides["Parameters"]) <= set(variables())
+
+
+# --- what the functions are
+
+
+@pytest.mark.parametrize(("function", "name"), FUNCTIONS.items())
+def test_each_function_runs_its_handler_on_the_runtime_the_artifact_is_made_for(function: str, name: str) -> None:
+    function_properties = properties(function)
+    assert function_properties["Handler"] == f"handlers.{name}.handler"
+    assert (ROOT / "handlers" / f"{name}.py").is_file()
+    assert function_properties["Runtime"] == "python3.13"
+    assert function_properties["Architectures"] == ["x86_64"]
+    assert RESOURCES[function]["Metadata"] == {"BuildMethod": "makefile"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_change_of_code_or_parameters_goes_live_in_one_step(function: str) -> None:
+    assert properties(function)["AutoPublishAlias"] == "live"
+    assert properties(function)["AutoPublishAliasAllProperties"] is True
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_function_is_traced_and_its_logs_end(function: str) -> None:
+    assert properties(function)["Tracing"] == "Active"
+    group = properties(properties(function)["LoggingConfig"]["LogGroup"]["Ref"])
+    assert group["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+    assert PARAMETERS["LogRetentionDays"]["Default"] in PARAMETERS["LogRetentionDays"]["AllowedValues"]
+
+
+def test_functions_share_no_log_group() -> None:
+    groups = [properties(function)["LoggingConfig"]["LogGroup"]["Ref"] for function in FUNCTIONS]
+    assert len({json.dumps(properties(group)["LogGroupName"]) for group in groups}) == len(FUNCTIONS)
+
+
+# --- what they may do
+
+TABLE = {"Fn::GetAtt": "Table.Arn"}
+INDEX = {"Fn::Sub": "${Table.Arn}/index/open"}
+
+
+@pytest.mark.parametrize(
+    ("function", "rights"),
+    [
+        ("EnqueueFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE)]),
+        ("ProcessFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE)]),
+        ("ReconcileFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:Query", INDEX)]),
+    ],
+)
+def test_each_function_may_do_what_it_does_and_no_more(function: str, rights: list[tuple[str, Any]]) -> None:
+    granted = [
+        (action, statement["Resource"])
+        for statement in statements(properties(function)["Policies"])
+        for action in listed(statement["Action"])
+    ]
+    assert granted == rights
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_function_may_read_the_redis_url_where_it_is_referenced(function: str) -> None:
+    assert {"Fn::If": ["RedisUrlIsReferenced", {"Ref": "ReadRedisUrl"}, {"Ref": "AWS::NoValue"}]} in properties(
+        function
+    )["Policies"]
+    assert RESOURCES["ReadRedisUrl"]["Condition"] == "RedisUrlIsReferenced"
+
+
+def test_reading_the_redis_url_means_that_one_secret_or_parameter() -> None:
+    granted = {
+        statement["Action"]: json.dumps(statement["Resource"]) for statement in statements(properties("ReadRedisUrl"))
+    }
+    assert set(granted) == {"secretsmanager:GetSecretValue", "ssm:GetParameter"}
+    assert '{"Ref": "RedisUrlSecret"}' in granted["secretsmanager:GetSecretValue"]
+    assert "parameter${RedisUrlParameter}" in granted["ssm:GetParameter"]
+
+
+def test_no_statement_has_a_wildcard() -> None:
+    found = list(statements(RESOURCES))
+    assert found
+    assert not [statement for statement in found if "*" in json.dumps(statement)]
+
+
+# --- the table
+
+
+def test_the_table_has_the_key_and_the_index_that_the_store_uses() -> None:
+    table = properties("Table")
+    types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+    assert types == {"task_id": "S", "open": "S", "updated_at": "N"}
+    assert table["KeySchema"] == [{"AttributeName": "task_id", "KeyType": "HASH"}]
+    (index,) = table["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "open"
+    assert [(key["AttributeName"], key["KeyType"]) for key in index["KeySchema"]] == [
+        ("open", "HASH"),
+        ("updated_at", "RANGE"),
+    ]
+    assert index["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["generation"]}
+
+
+def test_finished_tasks_expire_and_nothing_else_is_lost() -> None:
+    table = properties("Table")
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert table["SSESpecification"] == {"SSEEnabled": True}
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert RESOURCES["Table"]["DeletionPolicy"] == RESOURCES["Table"]["UpdateReplacePolicy"] == "Retain"
+
+
+def test_the_outputs_say_where_to_ask_and_what_was_made() -> None:
+    outputs = {name: output["Value"] for name, output in TEMPLATE["Outputs"].items()}
+    assert f"/{properties('Api')['StageName']}/" in outputs["ApiUrl"]["Fn::Sub"]
+    made = {output["Ref"] for name, output in outputs.items() if name != "ApiUrl"}
+    assert made == {"Table", *FUNCTIONS}
