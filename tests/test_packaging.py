@@ -105,10 +105,6 @@ def test_shipped_code_imports_nothing_that_lambda_will_not_have() -> None:
     assert foreign(*SHIPPED) - there - types_only == set()
 
 
-def test_the_third_party_is_written_with_the_standard_library_alone() -> None:
-    assert imports(ROOT / "local" / "third_party.py") <= sys.stdlib_module_names
-
-
 @pytest.mark.parametrize(
     ("file", "wanted"), [("requirements.txt", RUN_TIME), ("requirements-dev.txt", RUN_TIME | DEVELOPMENT)]
 )
