@@ -1,0 +1,87 @@
+"""JSON in and out: strict, compact, and exact for every number that a double or an integer can hold."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeAlias
+
+Json: TypeAlias = Any
+"""What `loads` returns: None, bool, int, float, str, list or dict, nested at most MAX_DEPTH deep."""
+
+MAX_DEPTH = 128
+OWN_DEPTH = 2 * MAX_DEPTH
+"""For texts of our own, which wrap what came from outside."""
+
+
+def loads(text: str | bytes, *, unique_keys: bool = False, max_depth: int = MAX_DEPTH) -> Json:
+    """The value of a JSON text (RFC 8259).
+
+    Raises ValueError for what is not JSON, NaN and Infinity, a number outside a double's range, invalid UTF-8,
+    nesting over `max_depth` and, with `unique_keys`, an object that names a key twice.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")
+        value = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_unique if unique_keys else None,
+        )
+    except RecursionError as error:
+        raise ValueError(f"nested deeper than {max_depth} levels") from error
+    if _deeper_than(max_depth, value):
+        raise ValueError(f"nested deeper than {max_depth} levels")
+    return value
+
+
+def dumps(value: Json) -> str:
+    """The compact JSON text of a value, as UTF-8 can carry it (a lone surrogate stays an escape)."""
+    text = _compact(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text
+
+
+def canonical(value: Json) -> str:
+    """One text for equal values: keys sorted, ASCII only. Digests are made of it."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False, sort_keys=True)
+
+
+_compact: Callable[[Json], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"the number {text[:40]} is outside the range of a double")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return value
+
+
+def _deeper_than(depth: int, value: Json) -> bool:
+    level = [value]
+    for _ in range(depth + 1):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, dict | list)
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            return False
+    return True

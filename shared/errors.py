@@ -1,0 +1,96 @@
+"""Every exception that Meanwhile raises, in one tree.
+
+Trouble is an exception, "not ready" is a value (see `outcome.py`). Exceptions of redis, requests and botocore do
+not leave the module that calls them: they are raised again from here, `from` theirs.
+"""
+
+
+class MeanwhileError(Exception):
+    """The root: `except MeanwhileError` catches whatever this package raises on purpose."""
+
+
+class SettingsError(MeanwhileError):
+    """The environment is not usable; the message names every faulty variable."""
+
+
+class ProviderFileError(MeanwhileError):
+    """A provider file is not usable; the message names the file, the place in it and the reason."""
+
+
+class QueueUnavailable(MeanwhileError):
+    """Redis did not answer, or answered with an error; whether the command took effect is unknown."""
+
+
+class StoreUnavailable(MeanwhileError):
+    """DynamoDB did not answer, or answered with an error; whether the write took effect is unknown."""
+
+
+class StoreTooLarge(MeanwhileError):
+    """A value does not fit into a DynamoDB item; nothing was written."""
+
+
+class TransportError(MeanwhileError):
+    """The provider gave no usable answer: no connection, a broken one, or the deadline passed."""
+
+
+class RecordError(MeanwhileError):
+    """A record in Redis cannot be read; `newer` when a later version of this package wrote it."""
+
+    def __init__(self, reason: str, *, newer: bool = False) -> None:
+        super().__init__(reason)
+        self.newer = newer
+
+
+class Problem(MeanwhileError):
+    """A request that cannot be served: an RFC 9457 problem. `field` names the part of the request at fault."""
+
+    status = 500
+    title = "Internal Server Error"
+
+    def __init__(self, detail: str, *, field: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.field = field
+
+
+class BadRequest(Problem):
+    """400: the request is malformed."""
+
+    status = 400
+    title = "Bad Request"
+
+
+class NotFound(Problem):
+    """404: there is no such task."""
+
+    status = 404
+    title = "Not Found"
+
+
+class Conflict(Problem):
+    """409: the task is in a state that does not allow it."""
+
+    status = 409
+    title = "Conflict"
+
+
+class ContentTooLarge(Problem):
+    """413: the request or its input is over the limit."""
+
+    status = 413
+    title = "Content Too Large"
+
+
+class Refused(Problem):
+    """422: the provider refused the request for good."""
+
+    status = 422
+    title = "Unprocessable Content"
+
+
+class Unavailable(Problem):
+    """503: try again after `retry_after_seconds`; nothing was accepted."""
+
+    status = 503
+    title = "Service Unavailable"
+    retry_after_seconds = 5

@@ -1,0 +1,44 @@
+"""What an attempt found: four values, settled in one place (`worker.py`)."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from shared.codec import Json
+
+RetryAction: TypeAlias = Literal["resubmit", "reauthenticate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The provider is still at work: ask again in `delay_seconds`. Not a failure."""
+
+    delay_seconds: float
+    partial: Json = None
+    progress: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The provider has delivered `data`, the whole of it."""
+
+    data: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Something went wrong that says nothing about the job: try again in `delay_seconds`."""
+
+    delay_seconds: float
+    reason: str
+    action: RetryAction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The end without data. `reason` is ours, a fixed word; `error` is what the provider said."""
+
+    reason: str
+    error: Json = None
+
+
+Outcome: TypeAlias = Pending | Completed | Retry | Failed

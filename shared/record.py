@@ -1,0 +1,69 @@
+"""A task's record: what one generation has learned so far, kept in Redis beside its place in the queue.
+
+The scripts never look into it. The fields that must survive a loss of Redis (`outputs`, `partial`, `submitted_at`,
+`resubmits`) stand in the DynamoDB item as well; `saved` tells whether the item has them.
+"""
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from typing import Self
+
+from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
+from shared.errors import RecordError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One generation's progress. Instants are epoch milliseconds.
+
+    `outputs` is None until the provider has taken the job, then what is needed to ask after it. `polls` counts
+    pending answers, `errors` the troubles since the last good answer, `attempts` everything that was asked.
+    """
+
+    generation: int
+    created_at: int
+    input: Json
+    outputs: dict[str, Json] | None = None
+    partial: Json = None
+    progress: Json = None
+    submitted_at: int | None = None
+    resubmits: int = 0
+    polls: int = 0
+    errors: int = 0
+    attempts: int = 0
+    reason: str | None = None
+    saved: str | None = None
+    confirmed_at: int = 0
+
+    @property
+    def digest(self) -> str:
+        """A digest of what the item must hold; differs from `saved` when the item is behind."""
+        durable = canonical([self.outputs, self.partial, self.submitted_at, self.resubmits])
+        return hashlib.sha256(durable.encode()).hexdigest()[:16]
+
+    def confirmed(self, now: int) -> Self:
+        """The record, knowing that the item holds just this at `now`."""
+        return dataclasses.replace(self, saved=self.digest, confirmed_at=now)
+
+    def to_text(self) -> str:
+        """The record as Redis keeps it."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return dumps({"version": VERSION} | fields)
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Self:
+        """The record that `to_text` wrote. Raises RecordError for anything else."""
+        try:
+            fields = loads(text or "", max_depth=OWN_DEPTH)
+            version = fields.pop("version")
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
+            raise RecordError("the record is missing or is not one of ours") from error
+        if isinstance(version, int) and version > VERSION:
+            raise RecordError(f"the record has version {version}, this code knows {VERSION}", newer=True)
+        try:
+            return cls(**fields)
+        except TypeError as error:
+            raise RecordError("the record has other fields than its version says") from error

@@ -1,0 +1,111 @@
+"""The settings, read once from the environment. Units are in the names; every faulty variable is reported at once."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from shared.errors import SettingsError
+from shared.task import is_provider_name
+
+GATEWAY_SECONDS = 29
+"""API Gateway gives up on an integration after this."""
+
+
+def _setting(default: Any, read: Callable[[str], Any], meaning: str) -> Any:
+    return field(default=default, metadata={"read": read, "meaning": meaning})
+
+
+def _number(low: float, high: float, kind: type[int] | type[float] = float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = kind(text)
+        if not math.isfinite(value) or not low <= value <= high:
+            raise ValueError(f"must be between {low:g} and {high:g}")
+        return value
+
+    return read
+
+
+def _matching(pattern: str, meaning: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(f"must be {meaning}")
+        return text
+
+    return read
+
+
+def _servers(text: str) -> dict[str, str]:
+    servers = dict(pair.partition("=")[::2] for pair in text.split(",") if pair.strip())
+    for name, url in servers.items():
+        if not is_provider_name(name) or re.match(r"https?://[^/]", url) is None:
+            raise ValueError("must be name=url pairs, separated by commas, each url http(s)://…")
+    return servers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a deployment may choose. The environment variable is the field's name in capitals."""
+
+    redis_url: str = _setting(
+        "redis://127.0.0.1:6379/0",
+        _matching(
+            r"(rediss?://|unix://|ssm:/|secretsmanager:).+", "a redis:// or rediss:// URL, or a reference to one"
+        ),
+        "where Redis is; or `ssm:/path`, `secretsmanager:id` or `secretsmanager:id#key`, which holds the URL",
+    )
+    table_name: str = _setting("meanwhile", _matching(r"[\w.-]{3,255}", "a DynamoDB table name"), "the DynamoDB table")
+    queue_prefix: str = _setting(
+        "queue",
+        _matching(r"[^{}\s:]{1,64}", "1 to 64 characters without braces, colons or spaces"),
+        "first part of every Redis key",
+    )
+    default_provider: str = _setting(
+        "example", _matching(r"[a-z0-9][a-z0-9_-]{0,63}", "a provider name"), "asked when a request names none"
+    )
+    providers_dir: str = _setting("", str, "a further directory of provider files; its files win over shipped ones")
+    provider_servers: dict[str, str] = _setting(
+        None, _servers, "`name=url,…`: replaces the first server in that provider's file (a staging or local one)"
+    )
+    parallel_tasks: int = _setting(20, _number(1, 200, int), "attempts at once in one process run")
+    tick_seconds: float = _setting(5.0, _number(0.01, 60), "how often a process run looks for due tasks")
+    window_seconds: float = _setting(50.0, _number(1, 800), "how long a process run starts attempts")
+    idle_seconds: float = _setting(15.0, _number(0, 800), "a process run ends when nothing falls due within this")
+    attempt_seconds: float = _setting(
+        20.0, _number(0.1, 600), "the longest that one attempt may take, all requests in it"
+    )
+    first_answer_seconds: float = _setting(
+        5.0, _number(0, 20), "how long a new request waits for the provider; 0: not at all"
+    )
+    max_crashes: int = _setting(3, _number(0, 100, int), "a task that ended its worker more often is given up")
+    confirm_seconds: float = _setting(
+        300.0, _number(0, 86400), "how long a waiting task may go without a look at its item"
+    )
+    retention_seconds: int = _setting(
+        2_592_000, _number(60, 315_360_000, int), "how long a finished task is kept in DynamoDB"
+    )
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a claimed task is ours: an attempt and 10 seconds to store and settle it."""
+        return self.attempt_seconds + 10
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """The settings in `environment`; empty means default. Raises SettingsError naming every faulty variable."""
+        values: dict[str, Any] = {"provider_servers": {}}
+        faults = []
+        for setting in fields(cls):
+            variable = setting.name.upper()
+            text = environment.get(variable, "").strip()
+            if not text:
+                continue
+            try:
+                values[setting.name] = setting.metadata["read"](text)
+            except ValueError as error:
+                reason = str(error) if str(error).startswith("must") else "must be a number"
+                faults.append(f"{variable}={text!r} {reason}")
+        if faults:
+            raise SettingsError("wrong settings: " + "; ".join(faults))
+        return cls(**values)
