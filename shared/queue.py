@@ -1,0 +1,206 @@
+"""The queue: one sorted set per provider in Redis, as the scripts under `scripts/` keep it.
+
+For a provider P, all in one cluster slot (`{…}` is the hash tag, `queue` the prefix from the settings):
+
+| key                 | type       | holds                                                                          |
+|---------------------|------------|--------------------------------------------------------------------------------|
+| `{queue:P}`         | sorted set | task -> when it is due, epoch milliseconds; 0 while it is being processed       |
+| `{queue:P}:leases`  | sorted set | task -> when its lease expires                                                  |
+| `{queue:P}:state`   | hash       | task -> `generation:token:crashes`, what the scripts need                       |
+| `{queue:P}:tasks`   | hash       | task -> its record (`record.py`), opaque to the scripts                         |
+| `{queue:P}:dead`    | sorted set | task -> when it was buried                                                      |
+
+Members are task names. Time is the server's alone. A completed task leaves nothing; no key carries a TTL.
+Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
+"""
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from redis import Redis, RedisCluster, RedisError
+from redis.commands.core import Script
+
+from shared.errors import QueueUnavailable
+from shared.task import Task
+
+Added: TypeAlias = Literal["created", "exists", "stale"]
+"""What `add` did: took the task in, found this generation there already, or found a higher one."""
+
+BATCH = 200
+_SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The right to settle one generation of a task; void once the lease has expired."""
+
+    task: Task
+    generation: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A task handed out by `claim`. `record` is text as it was added, or None if Redis has lost it."""
+
+    hold: Hold
+    crashes: int
+    record: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one claim call gave. `wait_seconds` is until the next task falls due, None if there is none."""
+
+    tasks: tuple[Claimed, ...]
+    wait_seconds: float | None
+    suspects: bool
+    expired: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where Redis has a task; `generation` 0 and all else None when it has not. Spans in seconds; below 0 is past."""
+
+    generation: int
+    due_seconds: float | None
+    lease_seconds: float | None
+    buried_seconds: float | None
+    record: str | None
+
+    @property
+    def held_generation(self) -> int:
+        """The generation that is waiting, leased or dead; 0 if none is, so that nobody would come back to it."""
+        places = (self.due_seconds, self.lease_seconds, self.buried_seconds)
+        return 0 if places == (None, None, None) else self.generation
+
+
+def new_token() -> str:
+    """128 random bits, made once per claim or add call."""
+    return secrets.token_hex(16)
+
+
+class Queue:
+    """The queue's verbs. All tasks of one call belong to one provider."""
+
+    def __init__(self, client: "Redis | RedisCluster", prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        verbs = ("add", "claim", "complete", "release", "bury", "forget", "look")
+        self._scripts: dict[str, Script] = {
+            verb: client.register_script((_SCRIPTS / f"{verb}.lua").read_text()) for verb in verbs
+        }
+
+    def add(
+        self,
+        adds: Sequence[tuple[Task, int, str]],
+        *,
+        token: str,
+        delays: Sequence[float] = (),
+        lease_seconds: float = 0,
+    ) -> list[Added]:
+        """Put (task, generation, record) in: due after its delay (none: now), or held by the caller under `token`.
+
+        A repeated call with the same token is answered "created" again.
+        """
+        waits = delays or [0.0] * len(adds)
+        rows = [
+            (task.name, generation, _ms(wait), record)
+            for (task, generation, record), wait in zip(adds, waits, strict=True)
+        ]
+        provider = adds[0][0].provider if adds else ""
+        return cast(
+            list[Added], self._run("add", provider, "queue leases state tasks dead", rows, (token, _ms(lease_seconds)))
+        )
+
+    def claim(self, provider: str, *, limit: int, lease_seconds: float, token: str, suspect: bool = False) -> Claim:
+        """Take up to `limit` due tasks of a provider, or one that has ended its worker before, under one lease.
+
+        Not repeated when the reply is lost: those tasks come back when the lease expires.
+        """
+        arguments = (token, _ms(lease_seconds), min(limit, BATCH), int(suspect))
+        reply = self._call("claim", provider, "queue leases state tasks", arguments)
+        wait_ms, suspects, expired, *rest = reply
+        tasks = tuple(
+            Claimed(Hold(Task(provider, name), int(generation), token), crashes, record)
+            for name, generation, crashes, record in zip(*[iter(rest)] * 4, strict=True)
+        )
+        return Claim(tasks, None if wait_ms < 0 else wait_ms / 1000, bool(suspects), expired)
+
+    def complete(self, holds: Sequence[Hold]) -> list[bool]:
+        """Drop tasks whose data is stored. False: lost, somebody else has the task now."""
+        return self._settle("complete", "queue leases state tasks", [_held(hold) for hold in holds], holds)
+
+    def release(self, releases: Sequence[tuple[Hold, float, str | None]]) -> list[bool]:
+        """Give (hold, delay in seconds, new record or None) back. False: lost."""
+        rows = [(*_held(hold), _ms(delay), record or "") for hold, delay, record in releases]
+        return self._settle("release", "queue leases state tasks", rows, [hold for hold, _, _ in releases])
+
+    def bury(self, holds: Sequence[Hold]) -> list[bool]:
+        """Make dead letters of tasks whose failure is stored. False: lost."""
+        return self._settle("bury", "queue leases state tasks dead", [_held(hold) for hold in holds], holds)
+
+    def forget(self, ends: Sequence[tuple[Task, int]]) -> list[bool]:
+        """Drop this generation or a lower one of each task, whoever holds it. True where something was dropped."""
+        provider = ends[0][0].provider if ends else ""
+        rows = [(task.name, generation) for task, generation in ends]
+        return [bool(done) for done in self._run("forget", provider, "queue leases state tasks dead", rows)]
+
+    def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
+        """Where each task stands, with its record if asked for; changes nothing."""
+        provider = tasks[0].provider if tasks else ""
+        rows = [(task.name,) for task in tasks]
+        places = self._run("look", provider, "queue leases state tasks dead", rows, (int(records),))
+        return [
+            Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record)
+            for generation, due, lease, buried, record in places
+        ]
+
+    def dead(self, provider: str) -> list[Task]:
+        """Every dead letter's task, in no order."""
+        names = self._guarded(
+            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, "dead"), count=BATCH)}
+        )
+        return [Task(provider, name) for name in names]
+
+    def _settle(self, verb: str, keys: str, rows: Sequence[tuple[Any, ...]], holds: Sequence[Hold]) -> list[bool]:
+        provider = holds[0].task.provider if holds else ""
+        return [bool(done) for done in self._run(verb, provider, keys, rows)]
+
+    def _run(
+        self, verb: str, provider: str, keys: str, rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()
+    ) -> list[Any]:
+        batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
+        return list(chain.from_iterable(self._call(verb, provider, keys, (*head, *chain(*batch))) for batch in batches))
+
+    def _call(self, verb: str, provider: str, keys: str, arguments: tuple[Any, ...]) -> Any:
+        names = [self._key(provider, key) for key in keys.split()]
+        return self._guarded(lambda: self._scripts[verb](keys=names, args=arguments))
+
+    def _key(self, provider: str, key: str) -> str:
+        base = f"{{{self._prefix}:{provider}}}"
+        return base if key == "queue" else f"{base}:{key}"
+
+    @staticmethod
+    def _guarded(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except RedisError as error:
+            raise QueueUnavailable(f"Redis: {type(error).__name__}: {error}") from error
+
+
+def _held(hold: Hold) -> tuple[str, str, int]:
+    return hold.task.name, hold.token, hold.generation
+
+
+def _ms(seconds: float) -> int:
+    return math.ceil(max(seconds, 0) * 1000)
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
