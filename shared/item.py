@@ -1,0 +1,132 @@
+"""The DynamoDB item of a task: its attributes, and how JSON values stand in them.
+
+| attribute                          | type   | holds                                                            |
+|------------------------------------|--------|------------------------------------------------------------------|
+| `task_id`                          | S      | `<provider>/<name>`, the key                                     |
+| `status`                           | S      | pending, completed, failed or cancelled                          |
+| `generation`                       | N      | which run of the task this is                                    |
+| `created_at` `updated_at` `completed_at` | N | epoch milliseconds                                              |
+| `expires_at`                       | N      | DynamoDB's TTL, epoch seconds; on finished items only            |
+| `attempt`                          | M      | `submitted_at` (ms), `resubmits`                                 |
+| `open`                             | S      | only while pending: the key of the sparse index `open`           |
+| `input_digest`                     | S      | SHA-256 of the input's canonical JSON                            |
+| `input` `outputs` `partial` `data` `error` | S or B | JSON text, gzip above 4 KB: exact for every number and nesting |
+"""
+
+import gzip
+import hashlib
+import zlib
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
+from shared.errors import StoreTooLarge
+from shared.task import Task
+
+Status: TypeAlias = Literal["pending", "completed", "failed", "cancelled"]
+
+SHARDS = 16
+GZIP_ABOVE_BYTES = 4096
+LIMITS = {"input": 48_000, "outputs": 16_000, "partial": 64_000, "data": 256_000, "error": 8_000}
+"""Bytes that each value may take in the item; together with names and keys below DynamoDB's 400 KB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """What is known of a task. Values that the item lacks are None."""
+
+    task: Task
+    status: Status
+    generation: int
+    created_at: int
+    updated_at: int
+    completed_at: int | None
+    expires_at: int | None
+    submitted_at: int | None
+    resubmits: int
+    input_digest: str
+    input: Json
+    outputs: dict[str, Json] | None
+    partial: Json
+    data: Json
+    error: Json
+
+    @property
+    def refused(self) -> bool:
+        """Whether the provider refused it in the request's own attempt; such a failure is no dead letter."""
+        return bool(self.status == "failed" and self.error and self.error.get("refused"))
+
+    def expired(self, now: int) -> bool:
+        """Whether the TTL has passed at `now` (ms); DynamoDB deletes such items only hours or days later."""
+        return self.expires_at is not None and self.expires_at <= now // 1000
+
+
+def parse(attributes: Any) -> Item | None:
+    """The item in DynamoDB's wire form, or None for none."""
+    if not attributes:
+        return None
+    attempt = attributes.get("attempt", {"M": {}})["M"]
+    return Item(
+        task=Task.from_id(attributes["task_id"]["S"]),
+        status=attributes["status"]["S"],
+        generation=int(attributes["generation"]["N"]),
+        created_at=int(attributes["created_at"]["N"]),
+        updated_at=int(attributes["updated_at"]["N"]),
+        completed_at=_integer(attributes.get("completed_at")),
+        expires_at=_integer(attributes.get("expires_at")),
+        submitted_at=_integer(attempt.get("submitted_at")),
+        resubmits=_integer(attempt.get("resubmits")) or 0,
+        input_digest=attributes["input_digest"]["S"],
+        **{name: _unpacked(attributes.get(name)) for name in LIMITS},
+    )
+
+
+def packed(value: Json, name: str) -> dict[str, Any]:
+    """A JSON value as attribute `name` holds it. Raises StoreTooLarge above its limit."""
+    text = dumps(value).encode()
+    attribute: dict[str, Any] = {"S": text.decode()}
+    if len(text) > GZIP_ABOVE_BYTES:
+        text = gzip.compress(text, compresslevel=6, mtime=0)
+        attribute = {"B": text}
+    if len(text) > LIMITS[name]:
+        raise StoreTooLarge(f"{name} takes {len(text)} bytes, the limit is {LIMITS[name]}")
+    return attribute
+
+
+def number(value: int) -> dict[str, str]:
+    """A number in DynamoDB's wire form."""
+    return {"N": str(value)}
+
+
+def attempt_map(submitted_at: int | None, resubmits: int) -> dict[str, Any]:
+    """The `attempt` attribute."""
+    fields = {"resubmits": number(resubmits)}
+    if submitted_at is not None:
+        fields["submitted_at"] = number(submitted_at)
+    return {"M": fields}
+
+
+def digest(value: Json) -> str:
+    """What tells one input from another, whatever the order of its keys."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def open_key(task: Task) -> str:
+    """The index key of an open item: one of 16 per provider, so that no partition is hot."""
+    return f"{task.provider}#{zlib.crc32(task.name.encode()) % SHARDS}"
+
+
+def open_keys(provider: str) -> list[str]:
+    """Every index key of a provider."""
+    return [f"{provider}#{shard}" for shard in range(SHARDS)]
+
+
+def _unpacked(attribute: Any) -> Json:
+    if attribute is None:
+        return None
+    text = gzip.decompress(attribute["B"]) if "B" in attribute else attribute["S"]
+    return loads(text, max_depth=OWN_DEPTH)
+
+
+def _integer(attribute: Any) -> int | None:
+    return None if attribute is None else int(attribute["N"])

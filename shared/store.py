@@ -1,0 +1,201 @@
+"""The store: one DynamoDB item per task, the durable truth of what is known and how a generation ended.
+
+Every write is conditional on the generation, so the first writer wins and a late one changes nothing. Instants are
+epoch milliseconds, but `expires_at`, DynamoDB's TTL, which is epoch seconds. JSON values are text (`item.py`).
+Every method raises StoreUnavailable when DynamoDB does not serve it.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared.codec import Json
+from shared.errors import StoreTooLarge, StoreUnavailable
+from shared.item import Item, Status, attempt_map, digest, number, open_key, open_keys, packed, parse
+from shared.record import Record
+from shared.task import Task
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A write that changed nothing: its generation is no longer pending. `item` is what stands there, if anything."""
+
+    item: Item | None
+
+
+class Store:
+    """The items. One low-level client serves all threads."""
+
+    def __init__(self, client: "DynamoDBClient", table: str, retention_seconds: int) -> None:
+        self._client = client
+        self._table = table
+        self._retention_seconds = retention_seconds
+
+    def get(self, task: Task, now: int) -> Item | None:
+        """The task's item as it stands, read consistently; None if there is none, or none since its expiry."""
+        reply = self._guarded(self._client.get_item, Key=_key(task), ConsistentRead=True)
+        item = parse(reply.get("Item"))
+        return None if item is None or item.expired(now) else item
+
+    def begin(
+        self, task: Task, seen: Item | None, input_: Json, now: int, *, keep_outputs: bool = False
+    ) -> Item | None:
+        """Begin the next generation, pending, if the item is still the one just `seen` and not open.
+
+        Keeps the stored data, unless it had expired. None: somebody else was first; look again.
+        """
+        if seen:
+            unchanged, value = "#generation = :seen", {":seen": number(seen.generation)}
+        else:
+            unchanged, value = (
+                "(attribute_not_exists(#generation) OR #expires_at <= :seconds)",
+                {":seconds": number(now // 1000)},
+            )
+        removed = "#expires_at, #completed_at, #error, #partial, #attempt"
+        removed += "" if keep_outputs else ", #outputs"
+        removed += "" if seen else ", #data"
+        reply = self._update(
+            task,
+            "SET #generation = if_not_exists(#generation, :now) + :one, #status = :pending, #input = :input, "
+            "#input_digest = :digest, #open = :open, #created_at = :now, #updated_at = :now "
+            f"REMOVE {removed}",
+            f"{unchanged} AND attribute_not_exists(#open)",
+            {
+                ":now": number(now),
+                ":one": number(1),
+                ":pending": {"S": "pending"},
+                ":input": packed(input_, "input"),
+                ":digest": {"S": digest(input_)},
+                ":open": {"S": open_key(task)},
+                **value,
+            },
+        )
+        return None if isinstance(reply, Superseded) else reply
+
+    def save(self, task: Task, record: Record, now: int) -> Superseded | None:
+        """Keep what a pending generation has learned: outputs, partial data (dropped if oversized) and attempt."""
+        try:
+            partial = packed(record.partial, "partial")
+        except StoreTooLarge:
+            partial = packed(None, "partial")
+        values = {
+            ":now": number(now),
+            ":attempt": attempt_map(record.submitted_at, record.resubmits),
+            ":partial": partial,
+        }
+        outputs = "REMOVE #outputs"
+        if record.outputs is not None:
+            outputs = ", #outputs = :outputs"
+            values[":outputs"] = packed(record.outputs, "outputs")
+        expression = f"SET #updated_at = :now, #attempt = :attempt, #partial = :partial {outputs}"
+        return self._write(task, record.generation, expression, values)
+
+    def complete(self, task: Task, generation: int, data: Json, now: int) -> Superseded | None:
+        """Store the data and end the generation. Raises StoreTooLarge, with nothing written, if it does not fit."""
+        values = {":data": packed(data, "data")}
+        sets, removes = ", #data = :data", ", #error, #partial, #outputs"
+        return self._end(task, generation, "completed", now, values=values, sets=sets, removes=removes)
+
+    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Superseded | None:
+        """End the generation without data: `error` is {reason, error, refused}; an oversized one is cut."""
+        try:
+            text = packed(error, "error")
+        except StoreTooLarge:
+            text = packed(error | {"error": "the provider's error is too large to keep"}, "error")
+        return self._end(task, generation, "failed", now, values={":error": text}, sets=", #error = :error")
+
+    def cancel(self, task: Task, generation: int, now: int) -> Superseded | None:
+        """End the generation because nobody wants it any more."""
+        return self._end(task, generation, "cancelled", now, values={})
+
+    def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
+        """(task, generation) of every open item of a provider that was last written before the instant `before`."""
+        for key in open_keys(provider):
+            start: dict[str, Any] = {}
+            while True:
+                page = self._guarded(
+                    self._client.query,
+                    IndexName="open",
+                    KeyConditionExpression="#open = :open AND updated_at < :before",
+                    ExpressionAttributeNames={"#open": "open"},
+                    ExpressionAttributeValues={":open": {"S": key}, ":before": number(before)},
+                    **start,
+                )
+                for row in page["Items"]:
+                    yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
+                if "LastEvaluatedKey" not in page:
+                    break
+                start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    def _end(
+        self,
+        task: Task,
+        generation: int,
+        status: Status,
+        now: int,
+        *,
+        values: dict[str, Any],
+        sets: str = "",
+        removes: str = "",
+    ) -> Superseded | None:
+        ended = {
+            ":now": number(now),
+            ":expiry": number(now // 1000 + self._retention_seconds),
+            ":status": {"S": status},
+        }
+        expression = (
+            f"SET #status = :status, #completed_at = :now, #updated_at = :now, #expires_at = :expiry{sets} "
+            f"REMOVE #open{removes}"
+        )
+        return self._write(task, generation, expression, ended | values)
+
+    def _write(self, task: Task, generation: int, expression: str, values: dict[str, Any]) -> Superseded | None:
+        values = {":generation": number(generation), ":pending": {"S": "pending"}, **values}
+        reply = self._update(task, expression, "#generation = :generation AND #status = :pending", values)
+        return reply if isinstance(reply, Superseded) else None
+
+    def _update(self, task: Task, expression: str, condition: str, values: dict[str, Any]) -> Item | Superseded:
+        try:
+            reply = self._guarded(
+                self._client.update_item,
+                Key=_key(task),
+                UpdateExpression=expression,
+                ConditionExpression=condition,
+                ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", expression + condition)},
+                ExpressionAttributeValues=values,
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except _ConditionFailed as failed:
+            return Superseded(parse(failed.item))
+        item = parse(reply["Attributes"])
+        assert item is not None
+        return item
+
+    def _guarded(self, call: Callable[..., Any], **arguments: Any) -> Any:
+        try:
+            return call(TableName=self._table, **arguments)
+        except ClientError as error:
+            code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+            if code == "ConditionalCheckFailedException":
+                raise _ConditionFailed(error.response.get("Item")) from error
+            if code == "ValidationException" and "size" in message.lower():
+                raise StoreTooLarge(f"DynamoDB: {message}") from error
+            raise StoreUnavailable(f"DynamoDB: {code}") from error
+        except BotoCoreError as error:
+            raise StoreUnavailable(f"DynamoDB: {type(error).__name__}") from error
+
+
+class _ConditionFailed(Exception):
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+
+def _key(task: Task) -> dict[str, Any]:
+    return {"task_id": {"S": task.id}}
