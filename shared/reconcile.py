@@ -1,0 +1,100 @@
+"""Reconcile: Redis is the schedule, DynamoDB the truth; what Redis lost comes back, what ended elsewhere leaves."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from random import Random
+from typing import TypeVar
+
+from shared.errors import QueueUnavailable, StoreUnavailable
+from shared.provider import Provider
+from shared.queue import BATCH, Queue, new_token
+from shared.store import Store
+from shared.task import Task
+from shared.worker import record_of
+
+T = TypeVar("T")
+
+STOP_SECONDS = 10.0
+"""A run stops when the function has less left than this; the next one goes on."""
+
+log = logging.getLogger("meanwhile")
+
+
+class Reconciler:
+    """Compares every open item with Redis. `clock` tells epoch milliseconds."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        providers: Mapping[str, Provider],
+        lease_seconds: float,
+        clock: Callable[[], int],
+        random: Random,
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._providers = providers
+        self._lease_seconds = lease_seconds
+        self._clock = clock
+        self._random = random
+
+    def run(self, remaining: Callable[[], float]) -> dict[str, Counter[str]]:
+        """One run over all providers: how many open items were seen, requeued, and dead letters forgotten, for each."""
+        tally: dict[str, Counter[str]] = {name: Counter() for name in self._providers}
+        for name, provider in self._providers.items():
+            try:
+                tally[name] += self._requeue(name, provider, remaining)
+                tally[name] += self._forget_dead(name, remaining)
+            except (QueueUnavailable, StoreUnavailable) as error:
+                tally[name]["unreachable"] += 1
+                log.error("reconcile stopped", extra={"provider": name, "reason": str(error)})
+        return tally
+
+    def _requeue(self, name: str, provider: Provider, remaining: Callable[[], float]) -> Counter[str]:
+        """Queue every open item, older than a lease, whose generation or a higher one Redis does not hold."""
+        tally: Counter[str] = Counter()
+        before = self._clock() - int(self._lease_seconds * 1000)
+        for batch in _batches(self._store.open_since(name, before)):
+            if remaining() < STOP_SECONDS:
+                tally["unfinished"] += 1
+                break
+            places = self._queue.look([task for task, _ in batch])
+            missing = [one for one, place in zip(batch, places, strict=True) if place.held_generation < one[1]]
+            tally["seen"] += len(batch)
+            tally["requeued"] += self._add(missing, provider.rules.backoff.max_delay)
+        return tally
+
+    def _add(self, missing: list[tuple[Task, int]], max_delay: float) -> int:
+        """Add what is still pending, due no earlier than a lease from now: whoever works on it has stored by then."""
+        adds, delays = [], []
+        for task, generation in missing:
+            item = self._store.get(task, self._clock())
+            if item is not None and item.status == "pending" and item.generation == generation:
+                adds.append((task, generation, record_of(item).to_text()))
+                delays.append(self._lease_seconds + self._random.uniform(0, max_delay))
+                log.info("requeued", extra={"provider": task.provider, "task": task.name, "generation": generation})
+        return self._queue.add(adds, token=new_token(), delays=delays).count("created") if adds else 0
+
+    def _forget_dead(self, name: str, remaining: Callable[[], float]) -> Counter[str]:
+        """Forget dead letters whose item is gone, or no longer tells of that failure."""
+        tally: Counter[str] = Counter()
+        for batch in _batches(iter(self._queue.dead(name))):
+            if remaining() < STOP_SECONDS:
+                tally["unfinished"] += 1
+                break
+            ends = []
+            for task, place in zip(batch, self._queue.look(batch), strict=True):
+                item = self._store.get(task, self._clock())
+                if item is None or item.status != "failed" or item.generation != place.generation:
+                    ends.append((task, place.generation))
+            tally["forgotten"] += sum(self._queue.forget(ends)) if ends else 0
+        return tally
+
+
+def _batches(values: Iterable[T]) -> Iterator[list[T]]:
+    iterator = iter(values)
+    while batch := list(islice(iterator, BATCH)):
+        yield batch

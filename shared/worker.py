@@ -1,0 +1,200 @@
+"""The worker: one attempt for one held task, and its outcome stored.
+
+enqueue and process both come here. Store, then complete: what an attempt found is written to the item before the task
+moves in Redis (`settle.py`), and a generation that is no longer pending ends in Redis as its item says.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
+from shared.item import Item
+from shared.outcome import Completed, Failed, Pending, Retry
+from shared.provider import Finding, Provider
+from shared.queue import Claimed, Hold
+from shared.record import Record
+from shared.settle import Settlement, facts
+from shared.store import Store, Superseded
+
+STORE_RETRY_SECONDS = 10.0
+"""How long a task waits after its result could not be stored."""
+UNREADABLE_SECONDS = 60.0
+"""How long a task waits whose record a later version of this code wrote."""
+CANCEL_SECONDS = 5.0
+"""The longest that telling a provider of a cancellation may take."""
+
+log = logging.getLogger("meanwhile")
+
+
+class Worker:
+    """Asks and stores. Safe to use from many threads; `clock` tells epoch milliseconds."""
+
+    def __init__(
+        self,
+        store: Store,
+        providers: Mapping[str, Provider],
+        clock: Callable[[], int],
+        *,
+        max_crashes: int,
+        confirm_seconds: float,
+    ) -> None:
+        self._store = store
+        self._providers = providers
+        self._clock = clock
+        self._max_crashes = max_crashes
+        self._confirm_seconds = confirm_seconds
+
+    def work(self, claimed: Claimed, seconds: float) -> Settlement:
+        """Everything about one claimed task but its place in the queue, within `seconds`; raises nothing."""
+        hold = claimed.hold
+        try:
+            record = self._record(claimed)
+            if isinstance(record, Settlement):
+                return record
+            if claimed.crashes > self._max_crashes:
+                crashed = Failed("crashed", f"ended its worker {claimed.crashes} times")
+                return self._store_finding(hold, record, Finding(crashed, record))
+            return self.attempt(hold, record, seconds)
+        except StoreUnavailable as error:
+            log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
+            return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=STORE_RETRY_SECONDS)
+        except Exception:
+            log.exception("attempt broke", extra=facts(hold))
+            return self._broken(claimed)
+
+    def attempt(self, hold: Hold, record: Record, seconds: float, *, inline: bool = False) -> Settlement:
+        """Ask the provider once and store what it says. `inline`: in the user's request, whose refusal is final."""
+        provider = self._providers[hold.task.provider]
+        if provider.submits(record) and not inline:
+            item = self._store.get(hold.task, self._clock())
+            if item is None or not _is_pending(item, hold.generation):
+                return self._ended(hold, item, record)
+            record = _resumed(record, item)
+        finding = provider.ask(hold.task, record, now=self._clock(), seconds=seconds)
+        return self._store_finding(hold, record, finding, inline=inline)
+
+    def _record(self, claimed: Claimed) -> Record | Settlement:
+        """The claimed task's record; from its item, the truth, where Redis has lost or mangled it."""
+        hold = claimed.hold
+        try:
+            record = Record.from_text(claimed.record)
+            if record.generation == hold.generation:
+                return record
+        except RecordError as error:
+            if error.newer:
+                return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=UNREADABLE_SECONDS)
+        log.error("record unreadable", extra=facts(hold))
+        item = self._store.get(hold.task, self._clock())
+        if item is None or not _is_pending(item, hold.generation):
+            return self._ended(hold, item)
+        return record_of(item)
+
+    def _store_finding(self, hold: Hold, before: Record, finding: Finding, *, inline: bool = False) -> Settlement:
+        outcome, record = finding.outcome, finding.record
+        made = dataclasses.replace  # every branch below is this settlement with other words
+        base = Settlement(hold=hold, verb="release", counts_as="released", outcome=outcome, record=record)
+        try:
+            match outcome:
+                case Completed(data):
+                    superseded = self._store.complete(hold.task, hold.generation, data, self._clock())
+                    settlement = made(base, verb="complete", counts_as="completed")
+                case Failed(reason, error):
+                    text = {"reason": reason, "error": error, "refused": inline}
+                    superseded = self._store.fail(hold.task, hold.generation, text, self._clock())
+                    settlement = made(
+                        base, verb="forget" if inline else "bury", counts_as="refused" if inline else "buried"
+                    )
+                case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
+                    superseded, record = self._keep(hold, record, outcome)
+                    counts_as = "snoozed" if isinstance(outcome, Pending) else "retried"
+                    settlement = made(base, record=record, delay_seconds=delay, counts_as=counts_as)
+                case _:
+                    assert_never(outcome)
+        except StoreTooLarge as error:
+            if isinstance(outcome, Failed):
+                return self._unstored(base, before)
+            too_large = Finding(Failed("too-large", str(error)), record)
+            return self._store_finding(hold, before, too_large, inline=inline)
+        except StoreUnavailable as error:
+            log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
+            return self._unstored(base, before)
+        if superseded:
+            return self._ended(hold, superseded.item, record)
+        return settlement
+
+    def _keep(self, hold: Hold, record: Record, outcome: Pending | Retry) -> tuple[Superseded | None, Record]:
+        """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""
+        now = self._clock()
+        if record.digest != record.saved:
+            superseded = self._store.save(hold.task, record, now)
+            return superseded, record.confirmed(now)
+        if isinstance(outcome, Pending) and now - record.confirmed_at > self._confirm_seconds * 1000:
+            item = self._store.get(hold.task, now)
+            if not _is_pending(item, hold.generation):
+                return Superseded(item), record
+            return None, record.confirmed(now)
+        return None, record
+
+    def _unstored(self, base: Settlement, before: Record) -> Settlement:
+        """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
+        match base.outcome:
+            case Pending(delay_seconds=delay):
+                return dataclasses.replace(base, delay_seconds=delay)
+            case Retry(delay_seconds=delay, action=None):
+                return dataclasses.replace(base, delay_seconds=delay)
+            case Retry(delay_seconds=delay):  # a resubmit must stand in the item before it may happen
+                return dataclasses.replace(base, delay_seconds=delay, record=before)
+        return dataclasses.replace(base, delay_seconds=STORE_RETRY_SECONDS)
+
+    def _ended(self, hold: Hold, item: Item | None, record: Record | None = None) -> Settlement:
+        """How a generation that is no longer pending ends in Redis: as its item says, never by a retry."""
+        buried = False
+        if item is not None and item.generation == hold.generation:
+            buried = item.status == "failed" and not item.refused
+            if item.status == "cancelled" and record:
+                self._providers[hold.task.provider].cancel(hold.task, record, seconds=CANCEL_SECONDS)
+        if buried:
+            return Settlement(hold=hold, verb="bury", counts_as="buried", item=item)
+        return Settlement(hold=hold, verb="forget", counts_as="forgotten", item=item)
+
+    def _broken(self, claimed: Claimed) -> Settlement:
+        """The settlement of a task whose attempt broke in our own code: a trouble like any other, and bounded."""
+        hold = claimed.hold
+        try:
+            record = Record.from_text(claimed.record)
+            provider = self._providers[hold.task.provider]
+            finding = provider.trouble(record, now=self._clock(), reason="the attempt broke")
+            return self._store_finding(hold, record, finding)
+        except Exception:
+            log.exception("attempt broke twice", extra=facts(hold))
+            return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=UNREADABLE_SECONDS)
+
+
+def record_of(item: Item) -> Record:
+    """The record that a pending item stands for, with all that the item knows."""
+    record = Record(
+        generation=item.generation,
+        created_at=item.created_at,
+        input=item.input,
+        outputs=item.outputs,
+        partial=item.partial,
+        submitted_at=item.submitted_at,
+        resubmits=item.resubmits,
+    )
+    return record.confirmed(item.updated_at)
+
+
+def _resumed(record: Record, item: Item) -> Record:
+    """The record, with the job that an earlier attempt of this generation has left in the item."""
+    if item.outputs is None:
+        return record
+    resumed = dataclasses.replace(
+        record, outputs=item.outputs, submitted_at=item.submitted_at, resubmits=item.resubmits, partial=item.partial
+    )
+    return resumed.confirmed(item.updated_at)
+
+
+def _is_pending(item: Item | None, generation: int) -> bool:
+    return item is not None and item.status == "pending" and item.generation == generation
