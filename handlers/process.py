@@ -1,0 +1,30 @@
+"""The process function: a schedule event of any shape starts one tick; the tally is its answer."""
+
+from typing import Any
+
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from shared import wiring
+
+METRICS = ("claimed", "expired", "completed", "snoozed", "retried", "buried", "lost", "unreachable")
+
+
+def handler(_event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
+    """Claim what is due, ask, settle. Returns, for each provider, how many tasks ended how."""
+    tally = wiring.ticker().run(lambda: context.get_remaining_time_in_millis() / 1000)
+    counts = {provider: dict(counter) for provider, counter in tally.items()}
+    wiring.logger().info("tick", extra={"tally": counts})
+    for provider, counted in counts.items():
+        _measure(provider, counted)
+    return counts
+
+
+def _measure(provider: str, counted: dict[str, int]) -> None:
+    metrics = wiring.metrics()
+    nonzero = [name for name in METRICS if counted.get(name)]
+    for name in nonzero:
+        metrics.add_metric(name=name, unit=MetricUnit.Count, value=counted[name])
+    if nonzero:
+        metrics.add_dimension(name="provider", value=provider)
+        metrics.flush_metrics()

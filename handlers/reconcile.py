@@ -1,0 +1,15 @@
+"""The reconcile function: a schedule event of any shape brings back what Redis has lost."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from shared import wiring
+
+
+def handler(_event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
+    """Compare the open items with Redis. Returns, for each provider, what was seen and repaired."""
+    tally = wiring.reconciler().run(lambda: context.get_remaining_time_in_millis() / 1000)
+    counts = {provider: dict(counter) for provider, counter in tally.items()}
+    wiring.logger().info("reconcile", extra={"tally": counts})
+    return counts

@@ -1,0 +1,141 @@
+"""enqueue, step by step: a request is answered at once, and its task is left where it will be seen to its end.
+
+The order of the steps closes every gap: a crash at any point leaves either nothing or a task that ends.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from shared.answer import Answer
+from shared.errors import BadRequest, Conflict, QueueUnavailable, Unavailable
+from shared.item import Item, digest
+from shared.outcome import Completed, Failed, Pending, Retry
+from shared.provider import Provider
+from shared.queue import Hold, Queue, new_token
+from shared.record import Record
+from shared.request import TaskRequest
+from shared.settings import Settings
+from shared.settle import Settlement, settle
+from shared.store import Store
+from shared.view import Viewer, show, whole_seconds
+from shared.worker import Worker, record_of
+
+ROUNDS = 5
+"""How often a request that loses the race to begin looks again."""
+RESERVE_SECONDS = 5.0
+"""Kept back from the function's time for storing, settling and answering."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueuer:
+    """Serves requests for tasks. `clock` tells epoch milliseconds."""
+
+    store: Store
+    queue: Queue
+    worker: Worker
+    viewer: Viewer
+    providers: Mapping[str, Provider]
+    settings: Settings
+    clock: Callable[[], int]
+
+    def answer(self, request: TaskRequest, remaining: Callable[[], float]) -> Answer:
+        """The answer to a request; `remaining` tells the seconds that the function has left.
+
+        Raises BadRequest, Conflict, and StoreUnavailable when nothing was accepted.
+        """
+        task = request.task
+        provider = self.providers.get(task.provider)
+        if provider is None:
+            raise BadRequest(f"there is no provider {task.provider!r}", field="provider")
+        for _ in range(ROUNDS):
+            item = self.store.get(task, self.clock())  # 1. get
+            if item and (known := self._known(request, provider, item)):
+                return known
+            input_ = request.input if request.input is not None else (item.input if item else {})
+            item = self.store.begin(task, item, input_, self.clock())  # 2. begin
+            if item:
+                return self._begun(item, provider, remaining)
+        raise Unavailable("the task changes too fast; try again", field="name")
+
+    def _begun(self, item: Item, provider: Provider, remaining: Callable[[], float]) -> Answer:
+        record = record_of(item)
+        seconds = provider.rules.first_answer_seconds
+        seconds = self.settings.first_answer_seconds if seconds is None else seconds
+        seconds = min(seconds, self.settings.attempt_seconds, remaining() - RESERVE_SECONDS)
+        hold = Hold(item.task, item.generation, new_token())
+        lease_seconds = self.settings.lease_seconds if seconds > 0 else 0
+        try:  # 3. add
+            added = self.queue.add(
+                [(item.task, item.generation, record.to_text())], token=hold.token, lease_seconds=lease_seconds
+            )
+            queued = True
+        except QueueUnavailable:
+            added, queued = ["created"], False
+        if added != ["created"]:
+            return self._in_progress(item, deduplicated=True)
+        if seconds <= 0:
+            return accepted(item, self.clock(), 1)
+        return self._asked(item, hold, record, seconds, queued)
+
+    def _asked(self, item: Item, hold: Hold, record: Record, seconds: float, queued: bool) -> Answer:
+        settlement = self.worker.attempt(hold, record, seconds, inline=True)  # 4. ask, 5. store
+        if queued:
+            with suppress(QueueUnavailable):  # then the lease brings it back
+                settle(self.queue, [settlement])  # 6. settle
+        return self._learned(item, settlement)  # 7. answer
+
+    def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | None:
+        """The answer from what is stored; None when the next generation is to begin."""
+        same = request.input is None or digest(request.input) == item.input_digest
+        if item.status == "pending":
+            if not same:
+                raise Conflict("the task is in progress with another input; cancel it first", field="input")
+            return self._in_progress(item, deduplicated=True)
+        fresh = {
+            "completed": provider.rules.freshness_seconds,
+            "failed": provider.rules.freshness_failed_seconds,
+        }.get(item.status, 0)
+        if request.max_age_seconds is not None:
+            fresh = min(fresh, request.max_age_seconds)
+        age_seconds = (self.clock() - (item.completed_at or 0)) / 1000
+        if same and age_seconds < fresh:
+            return Answer(status=200, body=show(item, self.clock(), deduplicated=True))
+        return None
+
+    def _in_progress(self, item: Item, *, deduplicated: bool) -> Answer:
+        place = self.viewer.place(item)
+        due_seconds = place.due_seconds if place and place.due_seconds is not None else self.settings.tick_seconds
+        answer = accepted(item, self.clock(), due_seconds, deduplicated=deduplicated)
+        return replace(answer, body=answer.body | self.viewer.schedule(item, place))
+
+    def _learned(self, item: Item, settlement: Settlement) -> Answer:
+        """The answer after an attempt of our own; what stood in its way wins over what it found."""
+        now = self.clock()
+        ended = settlement.item
+        if ended and ended.status != "pending":
+            return Answer(status=200, body=show(ended, now), location=item.task)
+        match settlement.outcome:
+            case Completed(data) if settlement.verb == "complete":
+                done = replace(item, status="completed", data=data, partial=None, completed_at=now, updated_at=now)
+                return Answer(status=200, body=show(done, now), location=item.task)
+            case Completed(data):  # learned but not stored: shown, and asked for again
+                return accepted(replace(item, partial=data), now, settlement.delay_seconds)
+            case Failed(reason, error) if settlement.verb == "forget":
+                text = {"reason": reason, "error": error, "refused": True}
+                failed = replace(item, status="failed", error=text, completed_at=now, updated_at=now)
+                return Answer(status=422, body=show(failed, now), location=item.task)
+            case Pending() | Retry():
+                partial = settlement.record.partial if settlement.record else None
+                return accepted(replace(item, partial=partial), now, settlement.delay_seconds)
+        return accepted(item, now, settlement.delay_seconds)
+
+
+def accepted(item: Item, now: int, retry_after_seconds: float, *, deduplicated: bool = False) -> Answer:
+    """202: the task will be seen to its end."""
+    return Answer(
+        status=202,
+        body=show(item, now, deduplicated=deduplicated),
+        retry_after_seconds=whole_seconds(retry_after_seconds),
+        location=item.task,
+    )

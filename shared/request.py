@@ -1,0 +1,128 @@
+"""What a client asks for, read from an API Gateway event: REST (v1) and HTTP API (v2) shapes. Faults are Problems."""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from shared.codec import Json, dumps, loads
+from shared.errors import BadRequest, ContentTooLarge
+from shared.task import Task
+
+MAX_BODY_BYTES = 64 * 1024
+MAX_INPUT_BYTES = 32 * 1024
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRequest:
+    """A request for a task's data. `input` None: not given; `max_age_seconds` None: the provider's freshness."""
+
+    task: Task
+    input: dict[str, Json] | None = None
+    max_age_seconds: float | None = None
+
+
+def from_query(event: Event, default_provider: str) -> TaskRequest:
+    """The sketch's call: `GET /?task-name=NAME`, optionally `&provider=P`."""
+    query = _query(event, {"task-name", "provider"})
+    if "task-name" not in query:
+        raise BadRequest("the query parameter task-name is missing", field="task-name")
+    task = Task.named(query.get("provider", default_provider), query["task-name"])
+    return TaskRequest(task=task, max_age_seconds=_max_age(event))
+
+
+def from_body(event: Event, default_provider: str) -> TaskRequest:
+    """`POST /tasks` with `{"provider"?, "name", "input"?}`."""
+    body = _body(event, {"provider", "name", "input"})
+    input_ = body.get("input")
+    if "input" in body:
+        if not isinstance(input_, dict):
+            raise BadRequest("the input must be an object", field="input")
+        if len(dumps(input_).encode()) > MAX_INPUT_BYTES:
+            raise ContentTooLarge(f"the input is larger than {MAX_INPUT_BYTES} bytes", field="input")
+    return TaskRequest(task=_named(body, default_provider), input=input_, max_age_seconds=_max_age(event))
+
+
+def named_in_body(event: Event, default_provider: str) -> Task:
+    """`POST /tasks/revive` with `{"provider"?, "name"}`."""
+    return _named(_body(event, {"provider", "name"}), default_provider)
+
+
+def named_in_url(event: Event, default_provider: str) -> Task:
+    """`/tasks/{provider}/{name}` or `/tasks?provider=P&name=NAME`.
+
+    REST events carry the path encoded, HTTP API events decoded: it is decoded once, here or there.
+    """
+    path = event.get("rawPath") or event.get("path") or ""
+    found = re.search(r"/tasks/([^/]+)/(.+)$", path, re.DOTALL)
+    if found is None:
+        query = _query(event, {"provider", "name"})
+        if "name" not in query:
+            raise BadRequest("the query parameter name is missing", field="name")
+        return Task.named(query.get("provider", default_provider), query["name"])
+    provider, name = found.groups()
+    if "rawPath" not in event:
+        try:
+            provider, name = unquote(provider, errors="strict"), unquote(name, errors="strict")
+        except UnicodeDecodeError as error:
+            raise BadRequest("the name in the path is not UTF-8", field="name") from error
+    return Task.named(provider, name)
+
+
+def _named(body: dict[str, Json], default_provider: str) -> Task:
+    if "name" not in body:
+        raise BadRequest("the name is missing", field="name")
+    provider, name = body.get("provider", default_provider), body["name"]
+    for field, value in (("provider", provider), ("name", name)):
+        if not isinstance(value, str):
+            raise BadRequest(f"the {field} must be a string", field=field)
+    return Task.named(provider, name)
+
+
+def _body(event: Event, known: set[str]) -> dict[str, Json]:
+    raw = event.get("body") or ""
+    try:
+        text = base64.b64decode(raw, validate=True) if event.get("isBase64Encoded") else raw.encode()
+        if len(text) > MAX_BODY_BYTES:
+            raise ContentTooLarge(f"the body is larger than {MAX_BODY_BYTES} bytes", field="body")
+        body = loads(text, unique_keys=True)
+    except binascii.Error as error:
+        raise BadRequest("the body is not base64, although the event says so", field="body") from error
+    except ValueError as error:
+        raise BadRequest(f"the body is not JSON: {error}", field="body") from error
+    if not isinstance(body, dict):
+        raise BadRequest("the body must be a JSON object", field="body")
+    _refuse_unknown(body, known)
+    return body
+
+
+def _query(event: Event, known: set[str]) -> dict[str, str]:
+    """The query parameters; of one given twice the last counts, in both event shapes."""
+    if "rawQueryString" in event:
+        query = dict(parse_qsl(event["rawQueryString"], keep_blank_values=True))
+    else:
+        query = dict(event.get("queryStringParameters") or {})
+    _refuse_unknown(query, known)
+    return query
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise BadRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}", field=unknown[0])
+
+
+def _max_age(event: Event) -> float | None:
+    """How old an answer may be, by the request's Cache-Control: `no-cache` is 0; what cannot be read is ignored."""
+    headers = event.get("headers") or {}
+    control = ",".join(value for name, value in headers.items() if name.lower() == "cache-control" and value)
+    directives = {directive.strip().lower() for directive in control.split(",")}
+    if "no-cache" in directives:
+        return 0
+    ages = [int(found[1]) for directive in directives if (found := re.fullmatch(r'max-age="?(\d{1,10})"?', directive))]
+    return min(ages, default=None)

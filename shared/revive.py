@@ -1,0 +1,40 @@
+"""revive: the next generation of a task that has failed, with the stored input and a new deadline."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from shared.answer import Answer
+from shared.enqueue import accepted
+from shared.errors import Conflict, NotFound, QueueUnavailable
+from shared.queue import Queue, new_token
+from shared.store import Store
+from shared.task import Task
+from shared.worker import record_of
+
+KEEPS_JOB = ("too-many-errors", "crashed")
+"""Failures that say nothing about the provider's job: it is asked after again rather than submitted anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviver:
+    """Begins failed tasks again. `clock` tells epoch milliseconds."""
+
+    store: Store
+    queue: Queue
+    clock: Callable[[], int]
+
+    def revive(self, task: Task) -> Answer:
+        """Begin the next generation, due now. Raises NotFound, Conflict unless it has failed, StoreUnavailable."""
+        item = self.store.get(task, self.clock())
+        if item is None:
+            raise NotFound(f"there is no task {task.id}", field="name")
+        if item.status != "failed":
+            raise Conflict(f"only a failed task can be revived; this one is {item.status}", field="name")
+        keeps_job = item.error["reason"] in KEEPS_JOB
+        begun = self.store.begin(task, item, item.input, self.clock(), keep_outputs=keeps_job)
+        if begun is None:
+            raise Conflict("the task was begun again meanwhile", field="name")
+        with suppress(QueueUnavailable):  # then reconcile queues it
+            self.queue.add([(task, begun.generation, record_of(begun).to_text())], token=new_token())
+        return accepted(begun, self.clock(), 1)

@@ -1,0 +1,187 @@
+"""How the parts are put together: one maker per part, each called once per environment; none connects."""
+
+import logging
+import os
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3
+from aws_lambda_powertools import Logger, Metrics
+from botocore.config import Config
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
+
+from shared.cancel import Canceller
+from shared.enqueue import Enqueuer
+from shared.errors import ProviderFileError
+from shared.provider import Provider
+from shared.queue import Queue
+from shared.reconcile import Reconciler
+from shared.revive import Reviver
+from shared.rules import Rules
+from shared.settings import Settings
+from shared.store import Store
+from shared.task import is_provider_name
+from shared.tick import Clockwork, Ticker
+from shared.transport import Transport
+from shared.view import Viewer
+from shared.worker import Worker
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+SHIPPED = Path(__file__).parent / "providers"
+
+
+def clock() -> int:
+    """Now, in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@cache
+def settings() -> Settings:
+    """The settings in the environment. Raises SettingsError naming every faulty variable."""
+    return Settings.from_environment(os.environ)
+
+
+@cache
+def logger() -> Logger:
+    """The logger of this package: JSON lines, no payloads."""
+    return Logger(service="meanwhile")
+
+
+@cache
+def metrics() -> Metrics:
+    """The metrics of this package, one namespace."""
+    return Metrics(namespace="Meanwhile", service="meanwhile")
+
+
+@cache
+def queue() -> Queue:
+    """The queue in Redis: at most one retry, on a broken connection only, so that no reply is waited for twice."""
+    client = Redis.from_url(
+        _redis_url(settings().redis_url),
+        decode_responses=True,
+        encoding_errors="replace",
+        socket_connect_timeout=1,
+        socket_timeout=2,
+        retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+    )
+    return Queue(client, settings().queue_prefix)
+
+
+@cache
+def dynamodb() -> "DynamoDBClient":
+    """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
+    timeouts = Config(
+        connect_timeout=0.9,
+        read_timeout=0.9,
+        retries={"total_max_attempts": 2, "mode": "standard"},
+        max_pool_connections=settings().parallel_tasks + 2,
+    )
+    return boto3.client("dynamodb", config=timeouts)
+
+
+@cache
+def store() -> Store:
+    """The items in DynamoDB."""
+    return Store(dynamodb(), settings().table_name, settings().retention_seconds)
+
+
+@cache
+def providers() -> dict[str, Provider]:
+    """Every provider whose file is sound, by name; a faulty file is reported and stops only its own provider."""
+    transport = Transport(settings().parallel_tasks)
+    found = {}
+    for name, path in sorted(_provider_files().items()):
+        try:
+            rules = Rules.load(path, settings().provider_servers.get(name))
+            found[name] = Provider(rules, transport, random.SystemRandom())
+        except ProviderFileError as error:
+            logger().error("provider file faulty", extra={"reason": str(error)})
+    return found
+
+
+@cache
+def worker() -> Worker:
+    """The worker."""
+    return Worker(
+        store(), providers(), clock, max_crashes=settings().max_crashes, confirm_seconds=settings().confirm_seconds
+    )
+
+
+@cache
+def viewer() -> Viewer:
+    """The status view."""
+    return Viewer(store(), queue(), clock)
+
+
+@cache
+def enqueuer() -> Enqueuer:
+    """enqueue."""
+    return Enqueuer(
+        store=store(),
+        queue=queue(),
+        worker=worker(),
+        viewer=viewer(),
+        providers=providers(),
+        settings=settings(),
+        clock=clock,
+    )
+
+
+@cache
+def canceller() -> Canceller:
+    """cancel."""
+    return Canceller(store=store(), queue=queue(), providers=providers(), clock=clock)
+
+
+@cache
+def reviver() -> Reviver:
+    """revive."""
+    return Reviver(store=store(), queue=queue(), clock=clock)
+
+
+@cache
+def ticker() -> Ticker:
+    """process."""
+    clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
+    return Ticker(queue(), worker(), tuple(providers()), settings(), clockwork)
+
+
+@cache
+def reconciler() -> Reconciler:
+    """reconcile."""
+    return Reconciler(store(), queue(), providers(), settings().lease_seconds, clock, random.SystemRandom())
+
+
+def _redis_url(setting: str) -> str:
+    """The URL that the setting is, or that the parameter or secret it names holds."""
+    kind, _, name = setting.partition(":")
+    if kind == "ssm":
+        from aws_lambda_powertools.utilities.parameters import get_parameter  # noqa: PLC0415 (not every start needs it)
+
+        return str(get_parameter(name, decrypt=True))
+    if kind == "secretsmanager":
+        from aws_lambda_powertools.utilities.parameters import get_secret  # noqa: PLC0415 (not every start needs it)
+
+        name, _, key = name.partition("#")
+        return str(get_secret(name, transform="json")[key] if key else get_secret(name))
+    return setting
+
+
+def _provider_files() -> dict[str, Path]:
+    directories = [SHIPPED, *([Path(settings().providers_dir)] if settings().providers_dir else [])]
+    files = [path for directory in directories for path in directory.glob("*.json")]
+    for path in files:
+        if not is_provider_name(path.stem):
+            logging.getLogger("meanwhile").error(
+                "provider file faulty", extra={"reason": f"{path.name} is no provider name"}
+            )
+    return {path.stem: path for path in files if is_provider_name(path.stem)}
