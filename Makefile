@@ -26,19 +26,22 @@ help: ## this list
 
 # --- environments: made when missing, made again when their pinned list changes
 
+# The lists are complete: nothing is left to resolve.
+INSTALL = install --quiet --disable-pip-version-check --require-hashes --no-deps
+
 $(VENV): $(VENV)/ready
 $(VENV)/ready: requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Meanwhile needs Python 3.11 or newer; say where it is: make PYTHON=…" >&2; exit 1; }
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(VENV)/bin/python -m pip $(INSTALL) -r requirements-dev.txt
 	@touch $@
 
 $(VENV_SAM)/ready: requirements-sam.txt
 	rm -rf $(VENV_SAM)
 	$(PYTHON) -m venv $(VENV_SAM)
-	$(VENV_SAM)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sam.txt
+	$(VENV_SAM)/bin/python -m pip $(INSTALL) -r requirements-sam.txt
 	@touch $@
 
 # SAM in an environment of its own, unless there is one on PATH.
@@ -111,7 +114,7 @@ $(DEPENDENCIES):
 	@mkdir -p .aws-sam
 	@echo "Installing and compiling the runtime dependencies"
 	@new=$$(mktemp -d $@.XXXXXX) && chmod 755 "$$new" \
-		&& $(PYTHON313) -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-compile --require-hashes --only-binary :all: \
+		&& $(PYTHON313) -m pip $(INSTALL) --root-user-action ignore --no-compile --only-binary :all: \
 			--platform manylinux2014_x86_64 --implementation cp --python-version 3.13 --target "$$new" -r requirements.txt \
 		&& rm -rf "$$new"/bin "$$new"/certifi/tests "$$new"/*.dist-info/RECORD "$$new"/*.dist-info/licenses \
 		&& find "$$new" \( -name '*.pyi' -o -name py.typed \) -exec rm {} + \
