@@ -1,0 +1,111 @@
+"""DynamoDB on this machine: a moto server in a process of its own, with the table that template.yaml defines."""
+
+import logging
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Self, cast
+
+import boto3
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+
+from local import template
+from local.function import ROOT
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import CreateTableInputTypeDef, TimeToLiveSpecificationTypeDef
+
+TABLE_NAME = "meanwhile"
+REGION = "us-east-1"
+DUMMY_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+
+
+def table_definition(name: str = TABLE_NAME) -> "CreateTableInputTypeDef":
+    """The arguments of create_table: keys, index and billing as the template has them."""
+    parts = ("AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes", "BillingMode")
+    definition = {"TableName": name, **{part: template.table()[part] for part in parts}}
+    return cast("CreateTableInputTypeDef", definition)
+
+
+def time_to_live() -> "TimeToLiveSpecificationTypeDef":
+    """The template's TTL attribute, for update_time_to_live."""
+    return cast("TimeToLiveSpecificationTypeDef", template.table()["TimeToLiveSpecification"])
+
+
+def create_table(client: "DynamoDBClient", name: str = TABLE_NAME) -> None:
+    """Creates the table as deployed; returns when it can be used."""
+    client.create_table(**table_definition(name))
+    client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 20})
+    client.update_time_to_live(TableName=name, TimeToLiveSpecification=time_to_live())
+
+
+class DynamoDB:
+    """The server with an empty table in it; a context manager. `port` 0 takes a free one."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        """What AWS_ENDPOINT_URL_DYNAMODB is to be."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self) -> "DynamoDBClient":
+        """A client of this server."""
+        return boto3.client(
+            "dynamodb",
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id=DUMMY_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=DUMMY_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def start(self) -> None:
+        """Starts it and creates the table; RuntimeError when it does not come up."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "local.dynamodb", str(self.port)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+        assert self._process.stdout
+        said = self._process.stdout.readline()
+        if not said:
+            self.stop()
+            raise RuntimeError(f"moto's DynamoDB did not start on port {self.port or '(any)'}")
+        self.port = int(said)
+        create_table(self.client())
+
+    def stop(self) -> None:
+        """Ends it; its data is gone. Harmless when it is not running."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with process:  # waits for its end and closes its pipes
+                pass
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def main(port: int) -> None:
+    """The server process: says its port and serves until the other end of its input is closed."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    application = DomainDispatcherApplication(create_backend_app)
+    server = make_server("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.port, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,108 @@
+"""Reads template.yaml, so that the local stack and the tests have what is deployed: functions, routes, table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import yaml
+
+from local.function import ROOT
+
+Node = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method and path of the API, and the logical id of the function behind it."""
+
+    method: str
+    path: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What the template says of one function; environment holds only what it fixes or defaults."""
+
+    handler: str
+    timeout_seconds: float
+    environment: Mapping[str, str]
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML with CloudFormation's short tags: `!Ref x` becomes {"Ref": "x"}, `!Sub x` {"Fn::Sub": "x"}."""
+
+
+def _tag(loader: _Loader, suffix: str, node: yaml.Node) -> Node:
+    value: object
+    match node:
+        case yaml.ScalarNode():
+            value = loader.construct_scalar(node)
+        case yaml.SequenceNode():
+            value = loader.construct_sequence(node, deep=True)
+        case _:
+            assert isinstance(node, yaml.MappingNode)
+            value = loader.construct_mapping(node, deep=True)
+    return {suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}": value}
+
+
+_Loader.add_multi_constructor("!", _tag)
+
+
+@cache
+def template() -> Node:
+    """The whole template."""
+    loaded: Node = yaml.load((ROOT / "template.yaml").read_text(encoding="utf-8"), _Loader)
+    return loaded
+
+
+def functions() -> dict[str, Definition]:
+    """Every function by its logical id."""
+    shared = template().get("Globals", {}).get("Function", {})
+    return {name: _definition(own, shared) for name, own in _resources("AWS::Serverless::Function").items()}
+
+
+def routes() -> list[Route]:
+    """Every route of the API."""
+    return [
+        Route(event["Properties"]["Method"].upper(), event["Properties"]["Path"], name)
+        for name, properties in _resources("AWS::Serverless::Function").items()
+        for event in properties.get("Events", {}).values()
+        if event["Type"] == "Api"
+    ]
+
+
+def table() -> Node:
+    """The table's properties."""
+    properties: Node = template()["Resources"]["Table"]["Properties"]
+    return properties
+
+
+def _resources(kind: str) -> dict[str, Node]:
+    return {name: body["Properties"] for name, body in template()["Resources"].items() if body["Type"] == kind}
+
+
+def _definition(properties: Node, shared: Node) -> Definition:
+    variables = {
+        **shared.get("Environment", {}).get("Variables", {}),
+        **properties.get("Environment", {}).get("Variables", {}),
+    }
+    known = {name: _known(value) for name, value in variables.items()}
+    return Definition(
+        properties["Handler"],
+        float(properties["Timeout"]),
+        {name: value for name, value in known.items() if value is not None},
+    )
+
+
+def _known(value: object) -> str | None:
+    """The text of a value that needs no deployment to be known: a literal, or a parameter's default."""
+    match value:
+        case str() | int() | float():
+            return str(value)
+        case {"Ref": parameter}:
+            default = template().get("Parameters", {}).get(parameter, {}).get("Default")
+            return None if default is None else str(default)
+        case _:
+            return None

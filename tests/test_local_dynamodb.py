@@ -1,0 +1,63 @@
+"""The local table is the deployed one, in a server that leaves nothing behind."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from local.dynamodb import TABLE_NAME, DynamoDB, table_definition, time_to_live
+from local.template import table
+
+
+@pytest.fixture(scope="module")
+def dynamodb() -> Iterator[DynamoDB]:
+    with DynamoDB() as dynamodb:
+        yield dynamodb
+
+
+def test_the_definition_has_the_keys_the_index_and_the_billing_of_the_template() -> None:
+    definition = table_definition("other")
+    assert definition["TableName"] == "other"
+    assert definition["KeySchema"] == [{"AttributeName": "task_id", "KeyType": "HASH"}]
+    [index] = definition["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "open"
+    assert index["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["generation"]}
+    assert definition["BillingMode"] == table()["BillingMode"] == "PAY_PER_REQUEST"
+    assert time_to_live() == {"AttributeName": "expires_at", "Enabled": True}
+
+
+def test_the_server_has_the_table_with_index_and_ttl(dynamodb: DynamoDB) -> None:
+    client = dynamodb.client()
+    description = client.describe_table(TableName=TABLE_NAME)["Table"]
+    assert description["TableStatus"] == "ACTIVE"
+    assert [index["IndexName"] for index in description["GlobalSecondaryIndexes"]] == ["open"]
+    ttl = client.describe_time_to_live(TableName=TABLE_NAME)["TimeToLiveDescription"]
+    assert ttl == {"AttributeName": "expires_at", "TimeToLiveStatus": "ENABLED"}
+
+
+def test_it_keeps_what_is_put(dynamodb: DynamoDB) -> None:
+    client = dynamodb.client()
+    client.put_item(TableName=TABLE_NAME, Item={"task_id": {"S": "example/a"}, "generation": {"N": "1"}})
+    assert client.get_item(TableName=TABLE_NAME, Key={"task_id": {"S": "example/a"}})["Item"]["generation"] == {
+        "N": "1"
+    }
+
+
+def test_a_port_that_is_taken_is_said_clearly(dynamodb: DynamoDB, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match=f"did not start on port {dynamodb.port}"):
+        DynamoDB(dynamodb.port).start()
+    capfd.readouterr()
+
+
+def test_it_ends_with_the_process_that_started_it_and_then_answers_no_more() -> None:
+    dynamodb = DynamoDB()
+    dynamodb.start()
+    process = dynamodb._process
+    assert process
+    assert process.stdin
+    process.stdin.close()  # as the kernel does for a parent that was killed
+    assert process.wait(timeout=30) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", dynamodb.port))
+    dynamodb.stop()
+    dynamodb.stop()  # harmless

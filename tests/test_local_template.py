@@ -1,0 +1,41 @@
+"""The template is read as it will be deployed."""
+
+from local.template import Route, functions, routes, table, template
+
+
+def test_the_functions_are_the_handlers_with_their_timeouts() -> None:
+    assert {name: (definition.handler, definition.timeout_seconds) for name, definition in functions().items()} == {
+        "EnqueueFunction": ("handlers.enqueue.handler", 25),
+        "ProcessFunction": ("handlers.process.handler", 80),
+        "ReconcileFunction": ("handlers.reconcile.handler", 60),
+    }
+
+
+def test_a_functions_environment_holds_literals_and_the_defaults_of_parameters_and_nothing_unknown() -> None:
+    environment = functions()["ProcessFunction"].environment
+    assert environment["WINDOW_SECONDS"] == "50"
+    assert environment["PARALLEL_TASKS"] == "20"
+    assert "TABLE_NAME" not in environment
+
+
+def test_every_route_leads_to_enqueue() -> None:
+    assert set(routes()) == {
+        Route(method, path, "EnqueueFunction")
+        for method, path in [
+            ("GET", "/"),
+            ("POST", "/tasks"),
+            ("GET", "/tasks"),
+            ("DELETE", "/tasks"),
+            ("GET", "/tasks/{provider}/{name}"),
+            ("DELETE", "/tasks/{provider}/{name}"),
+            ("POST", "/tasks/revive"),
+        ]
+    }
+
+
+def test_short_tags_are_read_as_their_long_forms() -> None:
+    assert template()["Outputs"]["TableName"]["Value"] == {"Ref": "Table"}
+    assert template()["Conditions"]["InVpc"] == {
+        "Fn::Not": [{"Fn::Equals": [{"Fn::Join": ["", {"Ref": "SubnetIds"}]}, ""]}]
+    }
+    assert table()["KeySchema"][0]["AttributeName"] == "task_id"
