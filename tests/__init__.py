@@ -1,0 +1,1 @@
+"""The tests: one module per source module, and some for the whole."""

@@ -1,0 +1,223 @@
+"""What the tests stand on: nothing but loopback is reachable, and each test gets a queue and a table of its own."""
+
+import dataclasses
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import fakeredis
+import pytest
+from moto import mock_aws
+from redis import Redis
+
+from local.dynamodb import create_table
+from local.redis_server import Kind, NoServerError, RedisServer
+from local.third_party import ThirdParty
+from shared import wiring
+from shared.queue import Queue
+from shared.settings import Settings
+from shared.store import Store
+from tests.clock import Clock
+from tests.keys import PREFIX, Bench, RedisKeys
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+TABLE = "meanwhile"
+RETENTION_SECONDS = 2_592_000
+THIRD_PARTY_SEED = 7
+
+Server = Callable[[Kind], RedisServer]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "junk: leaves the queue's keys unsound on purpose")
+
+
+# --- around every test
+
+
+@pytest.fixture(autouse=True, scope="session")
+def loopback_only() -> Iterator[None]:
+    """Nothing reaches the network: a connection to another host fails the test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", _guarded(socket.socket.connect))
+        patch.setattr(socket.socket, "connect_ex", _guarded(socket.socket.connect_ex))
+        patch.setattr(socket, "getaddrinfo", _guarded_lookup(socket.getaddrinfo))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dummy AWS credentials, and the settings' defaults whatever this machine's environment says."""
+    for variable in list(os.environ):
+        if variable.startswith(("AWS_", "POWERTOOLS_", "_X_AMZN")):
+            monkeypatch.delenv(variable)
+    for setting in dataclasses.fields(Settings):
+        monkeypatch.delenv(setting.name.upper(), raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(autouse=True)
+def fresh_wiring() -> Iterator[None]:
+    """Nothing that wiring has made lives longer than a test."""
+    yield
+    for made in vars(wiring).values():
+        if hasattr(made, "cache_clear"):
+            made.cache_clear()
+
+
+# --- time
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that only the test moves."""
+    return Clock()
+
+
+# --- DynamoDB
+
+
+@pytest.fixture
+def dynamodb(environment: None) -> "Iterator[DynamoDBClient]":
+    """moto's DynamoDB with the template's table, empty."""
+    with mock_aws():
+        client = boto3.client("dynamodb")
+        create_table(client, TABLE)
+        yield client
+
+
+@pytest.fixture
+def store(dynamodb: "DynamoDBClient") -> Store:
+    """A store over that table."""
+    return Store(dynamodb, TABLE, RETENTION_SECONDS)
+
+
+# --- Redis
+
+
+@pytest.fixture(scope="session")
+def redis_server(loopback_only: None) -> Iterator[Server]:
+    """Real servers, one of each kind at most, started when first asked for."""
+    with ExitStack() as stack:
+        running: dict[Kind, RedisServer] = {}
+
+        def server(kind: Kind) -> RedisServer:
+            if kind not in running:
+                running[kind] = stack.enter_context(_server_or_skip(kind))
+            return running[kind]
+
+        yield server
+
+
+@pytest.fixture(
+    params=[
+        "fakeredis",
+        pytest.param("valkey", marks=pytest.mark.server),
+        pytest.param("redis", marks=pytest.mark.server),
+    ]
+)
+def redis_kind(request: pytest.FixtureRequest) -> str:
+    """What stands for Redis: each test that uses it runs on all three. `parametrize(…, indirect=True)` chooses."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def redis_client(redis_kind: str, redis_server: Server) -> Iterator["Redis"]:
+    """A client of an empty Redis of that kind."""
+    options: dict[str, Any] = {"decode_responses": True, "encoding_errors": "replace"}
+    client: Redis
+    match redis_kind:
+        case "fakeredis":
+            client = fakeredis.FakeRedis(server=fakeredis.FakeServer(), **options)
+        case "valkey" | "redis":
+            client = Redis.from_url(redis_server(redis_kind).url, **options)
+            client.flushall()
+        case _:
+            raise ValueError(redis_kind)
+    with client:
+        yield client
+
+
+@pytest.fixture
+def bench(redis_client: "Redis") -> Bench:
+    """The queue's keys, to be seeded and looked at from outside."""
+    return Bench(RedisKeys(redis_client))
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest, redis_client: "Redis", bench: Bench) -> Iterator[Queue]:
+    """A queue, whose keys are checked at the end of the test, unless that is marked `junk`."""
+    yield Queue(redis_client, PREFIX)
+    if request.node.get_closest_marker("junk") is None:
+        assert bench.leaks() == []
+
+
+@pytest.fixture
+def seed(bench: Bench) -> Any:
+    """`seed("a", due_seconds=-5)` puts a task there (see Bench.seed)."""
+    return bench.seed
+
+
+@pytest.fixture
+def state(bench: Bench) -> Any:
+    """`state() == {"a": ("waiting", 1)}`: where the tasks are, and their generations."""
+    return bench.state
+
+
+@pytest.fixture
+def rewind(bench: Bench) -> Callable[[float], None]:
+    """`rewind(30)`: lets 30 seconds pass in the queue."""
+    return bench.rewind
+
+
+# --- the provider
+
+
+@pytest.fixture
+def third_party() -> Iterator[ThirdParty]:
+    """The simulated third party on a free port: `.url`, `.calls`."""
+    with ThirdParty(seed=THIRD_PARTY_SEED, answer_seconds=0.05) as party:
+        yield party
+
+
+# ---
+
+
+def _server_or_skip(kind: Kind) -> RedisServer:
+    try:
+        return RedisServer(kind)
+    except NoServerError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+def _guarded(connect: Any) -> Any:
+    def guarded(self: socket.socket, address: Any) -> Any:
+        if self.family != socket.AF_UNIX and not _is_loopback(str(address[0])):
+            raise RuntimeError(f"a test reached for the network: {address}")
+        return connect(self, address)
+
+    return guarded
+
+
+def _guarded_lookup(lookup: Any) -> Any:
+    def guarded(host: Any, *arguments: Any, **options: Any) -> Any:
+        if host is not None and not _is_loopback(host.decode() if isinstance(host, bytes) else str(host)):
+            raise RuntimeError(f"a test asked the network's name service for {host}")
+        return lookup(host, *arguments, **options)
+
+    return guarded
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "", "0.0.0.0", "::", "::1") or host.startswith("127.")
