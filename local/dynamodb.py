@@ -10,8 +10,7 @@ import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from local import template
-from local.function import ROOT
+from local import ROOT, template
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from local.function import ROOT
+from local import ROOT
 
 Node = dict[str, Any]
 

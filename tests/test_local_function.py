@@ -12,7 +12,9 @@ from textwrap import dedent
 
 import pytest
 
-from local.function import ROOT, Function, FunctionError
+from local import ROOT
+from local.function import Function
+from local.sandbox import FunctionError
 from local.waiting import wait_until
 
 HANDLER = """

@@ -1,0 +1,113 @@
+"""An HTTP request, its reply and an API's event as plain values: what the two shapes of API Gateway translate."""
+
+import json
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from local.template import Route
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """As it came in: the target percent-encoded, headers in order with their case, a parameter's value encoded."""
+
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    client: str
+    parameters: dict[str, str] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    at: float = field(default_factory=time.time)
+
+    @property
+    def path(self) -> str:
+        """The path, still encoded."""
+        return urlsplit(self.target).path or "/"
+
+    @property
+    def query(self) -> str:
+        """The query string, still encoded."""
+        return urlsplit(self.target).query
+
+    def header(self, name: str) -> str:
+        """The first value of a header, whatever its case; empty where there is none."""
+        return next((value for key, value in self.headers if key.lower() == name.lower()), "")
+
+    def forwarded(self) -> list[tuple[str, str]]:
+        """The headers that a function sees: without those of the connection, with what API Gateway adds."""
+        _host, _, port = self.header("Host").partition(":")
+        return [
+            *((name, value) for name, value in self.headers if name.lower() not in {"connection", "keep-alive"}),
+            ("X-Amzn-Trace-Id", f"Root=1-{int(self.at):08x}-{self.id.replace('-', '')[:24]}"),
+            ("X-Forwarded-For", self.client),
+            ("X-Forwarded-Port", port or "80"),
+            ("X-Forwarded-Proto", "http"),
+        ]
+
+    def time(self) -> str:
+        """When it came in, as both shapes write it."""
+        return time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(self.at))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What goes back to the client."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    @classmethod
+    def message(cls, status: int, text: str, *headers: tuple[str, str]) -> "Reply":
+        """One of API Gateway's own answers."""
+        body = json.dumps({"message": text}, separators=(",", ":")).encode()
+        return cls(status, [("Content-Type", "application/json"), *headers], body)
+
+
+class MalformedAnswerError(ValueError):
+    """The function's answer is not of the form that API Gateway takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A function's answer, checked: what both shapes have."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: str
+    rest: dict[str, Any]
+
+    @classmethod
+    def parsed(cls, answer: object) -> "Answer":
+        """MalformedAnswerError where API Gateway would not take it."""
+        rest = answer if isinstance(answer, dict) else {}
+        status, body, headers = rest.get("statusCode"), rest.get("body"), rest.get("headers")
+        if not str(status).isdecimal():
+            raise MalformedAnswerError("the answer is no object with a numeric statusCode")
+        if not isinstance(body, str | None) or not isinstance(headers, dict | None):
+            raise MalformedAnswerError("the body is no text or the headers no object")
+        return cls(int(str(status)), [(name, str(value)) for name, value in (headers or {}).items()], body or "", rest)
+
+
+class Shape(Protocol):
+    """One kind of API: how it tells a request to a function, and an answer or a trouble to the client."""
+
+    no_route: Reply
+    too_large: Reply
+    failed: Reply
+    timed_out: Reply
+
+    def is_sample_of(self, event: Event, route: Route) -> bool:
+        """Whether an event from events/ shows this route in this shape."""
+
+    def event(self, sample: Event, route: Route, request: Request) -> Event:
+        """The event for a request: the sample, with everything that the request determines put in its place."""
+
+    def reply(self, answer: object) -> Reply:
+        """The reply for a function's answer. MalformedAnswerError where API Gateway would not take it."""
