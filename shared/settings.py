@@ -105,7 +105,7 @@ class Settings:
                 values[setting.name] = setting.metadata["read"](text)
             except ValueError as error:
                 reason = str(error) if str(error).startswith("must") else "must be a number"
-                faults.append(f"{variable}={text!r} {reason}")
+                faults.append(f"{variable} {reason}")  # never the value: a URL may hold a password
         if faults:
             raise SettingsError("wrong settings: " + "; ".join(faults))
         return cls(**values)

@@ -1,0 +1,129 @@
+"""Settings are read once from the environment, and everything that is wrong with them is said at once."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from shared.errors import SettingsError
+from shared.settings import Settings
+
+DEFAULTS = {
+    "redis_url": "redis://127.0.0.1:6379/0",
+    "table_name": "meanwhile",
+    "queue_prefix": "queue",
+    "default_provider": "example",
+    "providers_dir": "",
+    "provider_servers": {},
+    "parallel_tasks": 20,
+    "tick_seconds": 5,
+    "window_seconds": 50,
+    "idle_seconds": 15,
+    "attempt_seconds": 20,
+    "first_answer_seconds": 5,
+    "max_crashes": 3,
+    "confirm_seconds": 300,
+    "retention_seconds": 2_592_000,
+}
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert dataclasses.asdict(Settings.from_environment({})) == DEFAULTS
+
+
+def test_an_empty_variable_means_its_default() -> None:
+    environment = {name.upper(): " " for name in DEFAULTS}
+    assert dataclasses.asdict(Settings.from_environment(environment)) == DEFAULTS
+
+
+def test_every_setting_says_what_it_means_and_has_its_unit_in_its_name() -> None:
+    for setting in dataclasses.fields(Settings):
+        assert setting.metadata["meaning"]
+        if setting.type in (float, "float"):
+            assert setting.name.endswith("_seconds")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "value"),
+    [
+        ("REDIS_URL", "rediss://:secret@example.com:6380/1", "rediss://:secret@example.com:6380/1"),
+        ("REDIS_URL", "unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("REDIS_URL", "ssm:/meanwhile/redis-url", "ssm:/meanwhile/redis-url"),
+        ("REDIS_URL", "secretsmanager:meanwhile#redis_url", "secretsmanager:meanwhile#redis_url"),
+        ("TABLE_NAME", "stage.meanwhile-1_x", "stage.meanwhile-1_x"),
+        ("QUEUE_PREFIX", "mw-stage", "mw-stage"),
+        ("DEFAULT_PROVIDER", "coin", "coin"),
+        ("PROVIDERS_DIR", "/opt/providers", "/opt/providers"),
+        ("PROVIDER_SERVERS", "coin=http://a:1", {"coin": "http://a:1"}),
+        ("PROVIDER_SERVERS", "a=http://x,b=https://y/z?q=1,", {"a": "http://x", "b": "https://y/z?q=1"}),
+        ("PARALLEL_TASKS", "2", 2),
+        ("PARALLEL_TASKS", " 200 ", 200),
+        ("TICK_SECONDS", "0.5", 0.5),
+        ("WINDOW_SECONDS", "800", 800),
+        ("IDLE_SECONDS", "0", 0),
+        ("ATTEMPT_SECONDS", "0.1", 0.1),
+        ("FIRST_ANSWER_SECONDS", "0", 0),
+        ("MAX_CRASHES", "0", 0),
+        ("CONFIRM_SECONDS", "0", 0),
+        ("RETENTION_SECONDS", "60", 60),
+    ],
+)
+def test_a_sound_variable_is_taken(variable: str, text: str, value: Any) -> None:
+    settings = Settings.from_environment({variable: text})
+    assert dataclasses.asdict(settings) == DEFAULTS | {variable.lower(): value}
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "why"),
+    [
+        ("REDIS_URL", "localhost:6379", "must be a redis:// or rediss:// URL"),
+        ("REDIS_URL", "http://example.com", "must be a redis:// or rediss:// URL"),
+        ("REDIS_URL", "ssm:name", "must be a redis:// or rediss:// URL"),
+        ("TABLE_NAME", "a b", "must be a DynamoDB table name"),
+        ("QUEUE_PREFIX", "{queue}", "must be 1 to 64 characters without braces"),
+        ("DEFAULT_PROVIDER", "No Name", "must be a provider name"),
+        ("PROVIDER_SERVERS", "coin", "must be name=url pairs"),
+        ("PROVIDER_SERVERS", "coin=ftp://a", "must be name=url pairs"),
+        ("PROVIDER_SERVERS", "No Name=http://a", "must be name=url pairs"),
+        ("PROVIDER_SERVERS", "coin=http://", "must be name=url pairs"),
+        ("PARALLEL_TASKS", "0", "must be between 1 and 200"),
+        ("PARALLEL_TASKS", "2.5", "must be a number"),
+        ("TICK_SECONDS", "five", "must be a number"),
+        ("WINDOW_SECONDS", "nan", "must be between 1 and 800"),
+        ("IDLE_SECONDS", "-1", "must be between 0 and 800"),
+        ("ATTEMPT_SECONDS", "inf", "must be between 0.1 and 600"),
+        ("FIRST_ANSWER_SECONDS", "21", "must be between 0 and 20"),
+        ("MAX_CRASHES", "-1", "must be between 0 and 100"),
+        ("CONFIRM_SECONDS", "1e9", "must be between 0 and 86400"),
+        ("RETENTION_SECONDS", "59", "must be between 60 and"),
+    ],
+)
+def test_a_faulty_variable_is_named_with_the_reason(variable: str, text: str, why: str) -> None:
+    with pytest.raises(SettingsError, match=f"wrong settings: {variable} {why}"):
+        Settings.from_environment({variable: text})
+
+
+def test_all_faults_stand_in_one_message() -> None:
+    environment = {"TABLE_NAME": "?", "PARALLEL_TASKS": "many", "MAX_CRASHES": "3", "TICK_SECONDS": "0"}
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_environment(environment)
+    message = str(caught.value)
+    assert "MAX_CRASHES" not in message
+    for variable in ("TABLE_NAME", "PARALLEL_TASKS", "TICK_SECONDS"):
+        assert message.count(variable) == 1
+
+
+def test_a_message_does_not_give_away_the_password_in_a_faulty_redis_url() -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_environment({"REDIS_URL": "http://user:hunter2@example.com"})
+    assert "REDIS_URL" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_lease_outlasts_an_attempt_by_ten_seconds() -> None:
+    assert Settings.from_environment({"ATTEMPT_SECONDS": "33"}).lease_seconds == 43
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings.from_environment({}).table_name = "other"  # type: ignore[misc]
