@@ -1,0 +1,79 @@
+"""Answers are text with their headers; what cannot be served is told as RFC 9457 problem details."""
+
+import json
+from typing import Any
+
+import pytest
+
+from shared.answer import Answer, problem
+from shared.errors import BadRequest, Conflict, NotFound, StoreUnavailable, Unavailable
+from shared.task import Task
+
+TASK = Task("example", "a b/ü&?")
+
+
+def rest(path: str) -> dict[str, Any]:
+    return {"path": "/whatever", "requestContext": {"path": path}}
+
+
+def location(event: dict[str, Any]) -> str:
+    return Answer(status=202, body={}, location=TASK).headers(event)["Location"]
+
+
+def test_an_answer_is_json_text_that_nobody_may_store() -> None:
+    answer = Answer(status=200, body={"total": 3, "name": "Łódź", "rate": 1.5})
+    assert json.loads(answer.text) == answer.body
+    assert answer.content_type == "application/json"
+    assert answer.headers({}) == {"Cache-Control": "no-store"}
+
+
+def test_headers_are_text_even_where_they_are_numbers() -> None:
+    assert Answer(status=202, body={}, retry_after_seconds=7).headers({})["Retry-After"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("event", "base"),
+    [
+        (rest("/v1/"), "/v1"),
+        (rest("/v1/tasks"), "/v1"),
+        (rest("/v1/tasks/example/a"), "/v1"),
+        (rest("/tasks/"), ""),
+        (rest("/"), ""),
+        (rest("/shop/api/tasks/example/tasks/x"), "/shop/api"),
+        (rest("/my-tasks/tasks"), "/my-tasks"),
+        ({"rawPath": "/prod/tasks", "requestContext": {"stage": "prod"}}, "/prod"),
+        ({"rawPath": "/prod/", "requestContext": {"stage": "prod"}}, "/prod"),
+        ({"rawPath": "/", "requestContext": {"stage": "$default"}}, ""),
+        ({"path": "/tasks", "requestContext": None}, ""),
+        ({}, ""),
+    ],
+)
+def test_location_has_the_stage_and_names_the_task_in_the_query(event: dict[str, Any], base: str) -> None:
+    assert location(event) == f"{base}/tasks?provider=example&name=a+b%2F%C3%BC%26%3F"
+
+
+def test_a_problem_names_what_is_wrong_and_where() -> None:
+    answer = problem(BadRequest("the name is empty", field="name"))
+    assert answer.status == 400
+    assert answer.content_type == "application/problem+json"
+    assert answer.body == {
+        "type": "about:blank",
+        "title": "Bad Request",
+        "status": 400,
+        "detail": "the name is empty",
+        "field": "name",
+    }
+    assert "Retry-After" not in answer.headers({})
+
+
+@pytest.mark.parametrize("error", [NotFound("none"), Conflict("no")])
+def test_a_problem_that_no_field_is_at_fault_for_names_none(error: Any) -> None:
+    assert "field" not in problem(error).body
+    assert problem(error).status == error.status
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("DynamoDB: ThrottlingException"), Unavailable("later")])
+def test_what_may_work_later_is_503_and_says_when(error: Any) -> None:
+    answer = problem(error)
+    assert (answer.status, answer.headers({})["Retry-After"]) == (503, "5")
+    assert "DynamoDB" not in answer.text

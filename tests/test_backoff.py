@@ -1,0 +1,48 @@
+"""The pace: exponential, capped, jittered, never below its floor."""
+
+from random import Random
+
+import pytest
+
+from shared.backoff import Backoff
+
+STEADY = Backoff(initial_delay=5, min_delay=2, max_delay=100, multiplier=3, jitter="none")
+
+
+def test_without_jitter_the_delay_grows_by_the_multiplier_up_to_its_cap() -> None:
+    delays = [STEADY.after_error(number, Random(0)) for number in range(1, 7)]
+    assert delays == [2, 6, 18, 54, 100, 100]
+
+
+def test_the_first_pending_answer_is_followed_by_the_initial_delay_and_then_by_growth() -> None:
+    delays = [STEADY.after_pending(number, Random(0)) for number in range(1, 5)]
+    assert delays == [5, 6, 18, 54]
+
+
+def test_a_thousand_troubles_in_a_row_overflow_nothing() -> None:
+    assert STEADY.after_error(5000, Random(0)) == 100
+
+
+def test_full_jitter_spreads_a_herd_between_the_floor_and_the_delay() -> None:
+    backoff, random = Backoff(initial_delay=2, min_delay=2, max_delay=64, multiplier=2), Random(1)
+    delays = [backoff.after_error(6, random) for _ in range(300)]
+    assert 2 <= min(delays) < 8
+    assert 58 < max(delays) <= 64
+    assert len(set(delays)) == 300
+
+
+def test_the_initial_delay_is_jittered_too() -> None:
+    backoff, random = Backoff(initial_delay=10, min_delay=2), Random(1)
+    delays = {backoff.after_pending(1, random) for _ in range(50)}
+    assert len(delays) == 50
+    assert min(delays) >= 2
+    assert max(delays) <= 10
+
+
+@pytest.mark.parametrize("number", [1, 2, 10])
+def test_a_floor_of_zero_means_to_ask_again_at_once(number: int) -> None:
+    assert Backoff(min_delay=0, multiplier=1).after_error(number, Random(0)) == 0
+
+
+def test_an_initial_delay_below_the_floor_is_taken_as_it_is() -> None:
+    assert Backoff(initial_delay=0.5, min_delay=2).after_pending(1, Random(0)) == 0.5

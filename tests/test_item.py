@@ -1,0 +1,165 @@
+"""The item's attributes, and JSON values in them that come back exactly."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.codec import MAX_DEPTH
+from shared.errors import StoreTooLarge
+from shared.item import (
+    GZIP_ABOVE_BYTES,
+    LIMITS,
+    SHARDS,
+    Item,
+    attempt_map,
+    digest,
+    number,
+    open_key,
+    open_keys,
+    packed,
+    parse,
+)
+from shared.task import Task
+
+TASK = Task("example", "a")
+ATTRIBUTES: dict[str, Any] = {
+    "task_id": {"S": "example/a"},
+    "status": {"S": "pending"},
+    "generation": {"N": "7"},
+    "created_at": {"N": "1000"},
+    "updated_at": {"N": "2000"},
+    "input_digest": {"S": "d"},
+    "input": {"S": "{}"},
+}
+
+
+def item(**attributes: Any) -> Item:
+    parsed = parse(ATTRIBUTES | attributes)
+    assert parsed is not None
+    return parsed
+
+
+def there_and_back(value: Any, name: str = "data") -> Any:
+    return getattr(item(**{name: packed(value, name)}), name)
+
+
+def deep(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("none", [None, {}])
+def test_no_attributes_are_no_item(none: Any) -> None:
+    assert parse(none) is None
+
+
+def test_what_the_item_lacks_is_none() -> None:
+    assert item() == Item(
+        task=TASK,
+        status="pending",
+        generation=7,
+        created_at=1000,
+        updated_at=2000,
+        completed_at=None,
+        expires_at=None,
+        submitted_at=None,
+        resubmits=0,
+        input_digest="d",
+        input={},
+        outputs=None,
+        partial=None,
+        data=None,
+        error=None,
+    )
+
+
+def test_numbers_and_the_attempt_are_read() -> None:
+    read = item(completed_at=number(3), expires_at=number(4), attempt=attempt_map(5, 6))
+    assert (read.completed_at, read.expires_at, read.submitted_at, read.resubmits) == (3, 4, 5, 6)
+    assert item(attempt=attempt_map(None, 1)).submitted_at is None
+
+
+@pytest.mark.parametrize(
+    "value", [30.40, 0.1 + 0.2, 1e-7, 1e200, 5e-324, 10**38 + 7, 3, 1.5, 1e22, [], {}, "", None, {"": ""}, deep(40)]
+)
+def test_a_value_comes_back_equal_and_of_its_kind(value: Any) -> None:
+    back = there_and_back(value)
+    assert (back, type(back)) == (value, type(value))
+
+
+def test_data_as_deep_as_is_taken_from_outside_comes_back() -> None:
+    assert there_and_back(deep(MAX_DEPTH)) == deep(MAX_DEPTH)
+
+
+@given(st.text(max_size=50))
+def test_any_text_comes_back(text: str) -> None:
+    assert there_and_back(text) == text
+
+
+def test_above_four_kilobytes_text_is_compressed() -> None:
+    at_the_limit, above = "x" * (GZIP_ABOVE_BYTES - 2), "x" * (GZIP_ABOVE_BYTES - 1)
+    assert list(packed(at_the_limit, "data")) == ["S"]
+    assert list(packed(above, "data")) == ["B"]
+    assert len(packed(above, "data")["B"]) < 100
+    assert there_and_back(above) == above
+
+
+def test_the_same_value_is_packed_to_the_same_bytes() -> None:
+    assert packed("y" * 9000, "data") == packed("y" * 9000, "data")
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS))
+def test_a_value_over_its_limit_is_refused_before_anything_is_sent(name: str) -> None:
+    incompressible = "".join(chr(0x4E00 + i * 7919 % 20000) for i in range(200_000))
+    with pytest.raises(StoreTooLarge, match=f"{name} takes .* bytes, the limit is {LIMITS[name]}"):
+        packed(incompressible, name)
+
+
+def test_all_values_at_their_limits_fit_into_an_item_together() -> None:
+    names_and_keys = 8 * 1024
+    assert sum(LIMITS.values()) + names_and_keys <= 400 * 1024
+
+
+def test_the_size_is_counted_in_bytes_not_characters() -> None:
+    three_bytes_each = "".join(chr(0x4E00 + i * 7919 % 20000) for i in range(150_000))
+    with pytest.raises(StoreTooLarge):
+        packed(three_bytes_each, "data")
+
+
+@pytest.mark.parametrize(("now", "expired"), [(9_999, False), (10_000, True), (10_999, True)])
+def test_an_item_is_expired_from_its_second_on(now: int, expired: bool) -> None:
+    assert item(expires_at=number(10)).expired(now) is expired
+    assert item().expired(now) is False
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "refused"),
+    [
+        ("failed", {"reason": "upstream", "refused": True}, True),
+        ("failed", {"reason": "upstream", "refused": False}, False),
+        ("failed", {"reason": "upstream"}, False),
+        ("failed", None, False),
+        ("cancelled", {"refused": True}, False),
+    ],
+)
+def test_only_a_failure_of_the_first_attempt_counts_as_refused(status: Any, error: Any, refused: bool) -> None:
+    assert dataclasses.replace(item(), status=status, error=error).refused is refused
+
+
+def test_the_digest_of_an_input_does_not_depend_on_the_order_of_keys() -> None:
+    assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
+    assert digest({"a": 1}) != digest({"a": 2})
+    assert digest({"a": 1}) != digest({"a": 1.0})
+
+
+def test_open_items_are_spread_over_the_shards_of_their_provider() -> None:
+    keys = {open_key(Task("example", f"task {i}")) for i in range(500)}
+    assert keys == set(open_keys("example"))
+    assert len(keys) == SHARDS
+    assert open_key(TASK) == open_key(Task("example", "a"))
+    assert keys.isdisjoint(open_keys("coin"))
