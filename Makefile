@@ -9,14 +9,10 @@ PYTHON313 ?= $(shell for python in python3.13 "$$(pyenv prefix "$$(pyenv version
 
 SAM_ON_PATH = $(shell sam --version >/dev/null 2>&1 && echo sam)
 SAM = SAM_CLI_TELEMETRY=0 $(or $(SAM_ON_PATH),$(VENV_SAM)/bin/sam)
-# What `sam local` is told besides the function; the container reaches the local stack by LOCAL_HOST.
-ifeq ($(shell uname -s),Linux)
-LOCAL_HOST ?= 127.0.0.1
-SAM_LOCAL ?= --docker-network host
-else
-LOCAL_HOST ?= host.docker.internal
+# `sam local` puts the function into a container, where the local stack is host.docker.internal; SAM_LOCAL=… adds options.
 SAM_LOCAL ?=
-endif
+LOCALLY = $(VENV)/bin/python -m local.relay 9001 9003 9004 -- \
+	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
 .PHONY: help demo dev test lint validate build invoke-enqueue invoke-process deploy clean sam python313 always
 .DEFAULT_GOAL := help
@@ -79,14 +75,11 @@ build: validate ## build what is deployed, and list it
 	@cd .aws-sam/build/EnqueueFunction && du -sk * | sort -rn \
 		&& echo "$$(find . -type f | wc -l) files, $$(du -sk . | cut -f 1) KiB, $$(tar -czf - . | wc -c | awk '{print int($$1 / 1024)}') KiB compressed, byte code for $$(find . -name '*.pyc' | wc -l) of $$(find . -name '*.py' | wc -l) modules"
 
-invoke-enqueue: .aws-sam/sam-env.json ## sam local invoke of enqueue against the local stack (make dev)
-	$(SAM) local invoke EnqueueFunction --event events/enqueue-rest-get-task-name.json --env-vars $< $(SAM_LOCAL)
+invoke-enqueue: $(VENV)/ready .aws-sam/build/template.yaml ## sam local invoke of enqueue against the local stack (make dev)
+	$(LOCALLY) EnqueueFunction --event events/enqueue-rest-get-task-name.json
 
-invoke-process: .aws-sam/sam-env.json ## the same for process: one tick
-	$(SAM) local invoke ProcessFunction --event events/process-scheduled-event.json --env-vars $< $(SAM_LOCAL)
-
-.aws-sam/sam-env.json: local/sam-env.json .aws-sam/build/template.yaml
-	@sed 's/127\.0\.0\.1/$(LOCAL_HOST)/g' $< > $@
+invoke-process: $(VENV)/ready .aws-sam/build/template.yaml ## the same for process: one tick
+	$(LOCALLY) ProcessFunction --event events/process-scheduled-event.json
 
 .aws-sam/build/template.yaml: template.yaml requirements.txt $(shell find handlers shared -type f -not -name '*.pyc' 2>/dev/null)
 	@$(MAKE) --no-print-directory sam
