@@ -51,7 +51,7 @@ def judge(
             return acceptor.state, acceptor
     status = envelope["statusCode"]
     if 200 <= status <= 299:
-        return "pending", None
+        return ("success" if "result" in stages else "pending"), None
     return ("retry" if status in TRANSIENT_STATUSES else "failure"), None
 
 

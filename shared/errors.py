@@ -30,7 +30,19 @@ class StoreTooLarge(MeanwhileError):
 
 
 class TransportError(MeanwhileError):
-    """The provider gave no usable answer: no connection, a broken one, or the deadline passed."""
+    """The provider gave no usable answer.
+
+    `reason` is one word: transport (no connection or a broken one), deadline, too-large, redirects, refused-target,
+    invalid-request, secret or token (no credentials could be had).
+    """
+
+    def __init__(self, detail: str, *, reason: str = "transport") -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class SecretUnavailable(MeanwhileError):
+    """A secret cannot be read; the message names the reference, never the value."""
 
 
 class RecordError(MeanwhileError):

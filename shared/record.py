@@ -21,6 +21,7 @@ class Record:
 
     `outputs` is None until the provider has taken the job, then what is needed to ask after it. `polls` counts
     pending answers, `errors` the troubles since the last good answer, `attempts` everything that was asked.
+    `unauthorized_at` is when the last answer was a 401 that a new token may mend.
     """
 
     generation: int
@@ -35,6 +36,7 @@ class Record:
     errors: int = 0
     attempts: int = 0
     reason: str | None = None
+    unauthorized_at: int | None = None
     saved: str | None = None
     confirmed_at: int = 0
 

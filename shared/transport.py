@@ -1,38 +1,38 @@
-"""HTTP to providers, with an end: a deadline over everything, whatever the other side drips, and a cap on size."""
+"""HTTP to providers that cannot be abused: a deadline over everything, a cap on size, and targets that are allowed."""
 
-import threading
+import dataclasses
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
-from socket import SHUT_RDWR, socket
-from typing import Any, Self
+from urllib.parse import urljoin
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from shared.codec import Json
+from shared.codec import Json, dumps
+from shared.connection import Adapter, Watchdog
 from shared.errors import TransportError
+from shared.origin import Origin, origin_of
 
 MAX_RESPONSE_BYTES = 10_000_000
+"""Counted after decompression."""
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
-USER_AGENT = "meanwhile"
+_REDIRECTS = (301, 302, 303, 307, 308)
+_SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request, ready to send. `json` is sent as the body unless None."""
+    """One request, ready to send. A body of None is no body; a text goes out as it is, else as `content_type` says."""
 
     method: str
     url: str
-    query: dict[str, str]
+    query: dict[str, Json]
     headers: dict[str, str]
-    json: Json
+    body: Json = None
+    content_type: str = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,133 +48,111 @@ class Reply:
 class Transport:
     """Sends calls from many threads over one pool of connections; keeps no cookie, reads no proxy or netrc setting."""
 
-    def __init__(self, connections: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        connections: int,
+        *,
+        adapter: type[Adapter] = Adapter,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clock = clock
         self._session = requests.Session()
         self._session.trust_env = False
-        self._session.max_redirects = MAX_REDIRECTS
-        self._session.headers["User-Agent"] = USER_AGENT
+        self._session.headers["User-Agent"] = "meanwhile"
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        adapter = _Adapter(pool_maxsize=connections)
-        self._session.mount("http://", adapter)
-        self._session.mount("https://", adapter)
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, adapter(pool_maxsize=connections))
 
-    def send(self, call: Call, seconds: float) -> Reply:
-        """The answer, whole, within `seconds`. Raises TransportError: no connection, a broken one, late, too large."""
+    def send(
+        self,
+        call: Call,
+        seconds: float,
+        *,
+        allowed: frozenset[Origin] = frozenset(),
+        attach: Callable[[Call], Call] | None = None,
+        stay: Callable[[int], bool] = lambda _: False,
+    ) -> Reply:
+        """The whole answer within `seconds`, at most 5 redirects away.
+
+        `allowed` origins may be private addresses, and they alone get what `attach` adds; nobody gets it after a
+        redirect to another origin. A redirect with a status for which `stay` is true is the answer.
+        Raises TransportError: no connection, a broken one, late, too large, or a target that is not allowed.
+        """
+        end = self._clock() + seconds
+        first = origin_of(call.url)
+        for _ in range(MAX_REDIRECTS + 1):
+            trusted = origin_of(call.url) == first and first in allowed
+            reply = self._exchange(attach(call) if attach and trusted else call, end - self._clock(), allowed)
+            location = reply.headers.get("location")
+            if reply.status not in _REDIRECTS or location is None or stay(reply.status):
+                return reply
+            call = _redirected(call, reply, location)
+        raise TransportError(f"more than {MAX_REDIRECTS} redirects", reason="redirects")
+
+    def _exchange(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
         if seconds <= 0:
-            raise TransportError("no time is left for the request")
-        with _Watchdog(seconds) as watchdog:
+            raise TransportError("no time is left for the request", reason="deadline")
+        with Watchdog(seconds, {(host, port) for _, host, port in allowed}) as watchdog:
             try:
-                return self._exchange(call, seconds)
+                return self._read(call, seconds)
+            except (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader, UnicodeError) as error:
+                raise TransportError("the request cannot be sent", reason="invalid-request") from error
             except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+                if watchdog.refused:
+                    raise TransportError("the target's address is not allowed", reason="refused-target") from error
                 if watchdog.fired or isinstance(error, requests.Timeout):
-                    raise TransportError(f"no whole answer within {seconds:g} s") from error
+                    raise TransportError("no whole answer in time", reason="deadline") from error
                 raise TransportError(f"no answer: {type(error).__name__}") from error
 
-    def _exchange(self, call: Call, seconds: float) -> Reply:
+    def _read(self, call: Call, seconds: float) -> Reply:
+        headers, body = _encoded(call)
         with self._session.request(
             call.method,
             call.url,
-            params=call.query or None,
-            headers=call.headers,
-            json=call.json,
+            params=_query(call.query),
+            headers=headers,
+            data=body,
             stream=True,
+            allow_redirects=False,
             timeout=(min(seconds, CONNECT_SECONDS), seconds),
         ) as response:
-            body = bytearray()
+            content = bytearray()
             for chunk in response.iter_content(65536):
-                body += chunk
-                if len(body) > MAX_RESPONSE_BYTES:
-                    raise TransportError(f"the answer is larger than {MAX_RESPONSE_BYTES} bytes")
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            return Reply(response.status_code, headers, bytes(body), response.url)
+                content += chunk
+                if len(content) > MAX_RESPONSE_BYTES:
+                    raise TransportError(f"the answer is larger than {MAX_RESPONSE_BYTES} bytes", reason="too-large")
+            lowered = {name.lower(): value for name, value in response.headers.items()}
+            return Reply(response.status_code, lowered, bytes(content), response.url)
 
 
-class _Watchdog:
-    """Shuts the sockets of one exchange when its time is over: a read timeout alone starts anew with every byte."""
-
-    _current = threading.local()
-    _lock = threading.Lock()
-
-    def __init__(self, seconds: float) -> None:
-        self.fired = False
-        self.connections: list[_Watched] = []
-        self._timer = threading.Timer(seconds, self._fire)
-        self._timer.daemon = True
-
-    def __enter__(self) -> Self:
-        self._current.watchdog = self
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        self._current.watchdog = None
-
-    @classmethod
-    def hold(cls, connection: "_Watched") -> None:
-        """Watch over a connection that this thread is about to use."""
-        watchdog: _Watchdog | None = getattr(cls._current, "watchdog", None)
-        with cls._lock:
-            connection.watchdog = watchdog
-            if watchdog:
-                watchdog.connections.append(connection)
-                if watchdog.fired:
-                    connection.shut()
-
-    def _fire(self) -> None:
-        with self._lock:
-            self.fired = True
-            for connection in self.connections:
-                if connection.watchdog is self:  # else it is back in the pool and serves another exchange
-                    connection.shut()
+def _redirected(call: Call, reply: Reply, location: str) -> Call:
+    """The next call of a redirect (RFC 9110, 15.4): 303, and 301 or 302 of a POST, ask again with GET."""
+    url = urljoin(reply.url, location)
+    becomes_get = reply.status == 303 or (reply.status in (301, 302) and call.method == "POST")
+    if becomes_get and call.method != "HEAD":
+        call = dataclasses.replace(call, method="GET", body=None)
+    headers = call.headers
+    if origin_of(url) != origin_of(reply.url):
+        headers = {name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS}
+    return dataclasses.replace(call, url=url, query={}, headers=headers)
 
 
-class _Watched:
-    """A connection that can be shut from another thread, in a TLS handshake too: it keeps a duplicate of its socket."""
-
-    watchdog: _Watchdog | None = None
-    duplicate: socket | None = None
-
-    def shut(self) -> None:
-        if self.duplicate:
-            with suppress(OSError):
-                self.duplicate.shutdown(SHUT_RDWR)
-
-    def _new_conn(self) -> socket:
-        made: socket = super()._new_conn()  # type: ignore[misc]
-        self.duplicate = made.dup()
-        _Watchdog.hold(self)
-        return made
-
-    def request(self, *arguments: Any, **options: Any) -> None:
-        _Watchdog.hold(self)
-        super().request(*arguments, **options)  # type: ignore[misc]
-
-    def close(self) -> None:
-        duplicate, self.duplicate = self.duplicate, None
-        if duplicate:
-            duplicate.close()
-        super().close()  # type: ignore[misc]
+def _query(query: dict[str, Json]) -> list[tuple[str, str]]:
+    """Pairs of a query or a form: a list's values one by one, what is no text as JSON."""
+    return [
+        (name, one if isinstance(one, str) else dumps(one))
+        for name, value in query.items()
+        for one in (value if isinstance(value, list) else [value])
+    ]
 
 
-class _WatchedHTTP(_Watched, HTTPConnection):
-    pass
-
-
-class _WatchedHTTPS(_Watched, HTTPSConnection):
-    pass
-
-
-class _HTTPPool(HTTPConnectionPool):
-    ConnectionCls = _WatchedHTTP
-
-
-class _HTTPSPool(HTTPSConnectionPool):
-    ConnectionCls = _WatchedHTTPS
-
-
-class _Adapter(HTTPAdapter):
-    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        super().init_poolmanager(*arguments, **options)
-        self.poolmanager.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
+def _encoded(call: Call) -> tuple[dict[str, str], bytes | list[tuple[str, str]] | None]:
+    """Headers and body as they go over the wire."""
+    if call.body is None:
+        return call.headers, None
+    headers = {"Content-Type": call.content_type} | call.headers
+    if isinstance(call.body, str) and call.content_type != "application/json":
+        return headers, call.body.encode()
+    if call.content_type == "application/x-www-form-urlencoded" and isinstance(call.body, dict):
+        return headers, _query({name: value for name, value in call.body.items() if value is not None})
+    return headers, dumps(call.body).encode()

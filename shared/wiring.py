@@ -18,8 +18,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from shared.cancel import Canceller
+from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
-from shared.errors import ProviderFileError
+from shared.errors import ProviderFileError, SecretUnavailable
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.reconcile import Reconciler
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 SHIPPED = Path(__file__).parent / "providers"
+
+
+SECRET_SECONDS = 300
+"""How long a secret is kept before it is read again."""
 
 
 def clock() -> int:
@@ -102,7 +107,9 @@ def providers() -> dict[str, Provider]:
     for name, path in sorted(_provider_files().items()):
         try:
             rules = Rules.load(path, settings().provider_servers.get(name))
-            found[name] = Provider(rules, transport, random.SystemRandom())
+            found[name] = Provider(
+                rules, transport, Credentials(rules.security, secret, transport), random.SystemRandom()
+            )
         except ProviderFileError as error:
             logger().error("provider file faulty", extra={"reason": str(error)})
     return found
@@ -161,19 +168,31 @@ def reconciler() -> Reconciler:
     return Reconciler(store(), queue(), providers(), settings().lease_seconds, clock, random.SystemRandom())
 
 
+def secret(reference: str, *, fresh: bool = False) -> str:
+    """The value that `ssm:/path`, `secretsmanager:id`, `secretsmanager:id#key` or `env:NAME` names.
+
+    Kept for SECRET_SECONDS unless `fresh`. Raises SecretUnavailable, which names the reference and never the value.
+    """
+    kind, _, name = reference.partition(":")
+    try:
+        if kind == "env":
+            return os.environ[name]
+        from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
+
+        if kind == "ssm":
+            return str(parameters.get_parameter(name, decrypt=True, max_age=SECRET_SECONDS, force_fetch=fresh))
+        name, _, key = name.partition("#")
+        value = parameters.get_secret(
+            name, transform="json" if key else None, max_age=SECRET_SECONDS, force_fetch=fresh
+        )
+        return str(value[key] if key else value)  # type: ignore[index]
+    except Exception as error:
+        raise SecretUnavailable(f"{reference}: {type(error).__name__}") from error
+
+
 def _redis_url(setting: str) -> str:
     """The URL that the setting is, or that the parameter or secret it names holds."""
-    kind, _, name = setting.partition(":")
-    if kind == "ssm":
-        from aws_lambda_powertools.utilities.parameters import get_parameter  # noqa: PLC0415 (not every start needs it)
-
-        return str(get_parameter(name, decrypt=True))
-    if kind == "secretsmanager":
-        from aws_lambda_powertools.utilities.parameters import get_secret  # noqa: PLC0415 (not every start needs it)
-
-        name, _, key = name.partition("#")
-        return str(get_secret(name, transform="json")[key] if key else get_secret(name))
-    return setting
+    return secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
 
 
 def _provider_files() -> dict[str, Path]:

@@ -12,7 +12,8 @@ from typing import assert_never
 from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
 from shared.item import Item
 from shared.outcome import Completed, Failed, Pending, Retry
-from shared.provider import Finding, Provider
+from shared.pace import Finding
+from shared.provider import Provider
 from shared.queue import Claimed, Hold
 from shared.record import Record
 from shared.settle import Settlement, facts

@@ -1,0 +1,136 @@
+"""Credentials at work: secrets read by reference, tokens fetched and kept, headers and queries to send.
+
+A secret's value stays in this process: it is never logged, never in an error text, never stored.
+"""
+
+import base64
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from shared.codec import Json, loads
+from shared.errors import SecretUnavailable, TransportError
+from shared.origin import origin_of
+from shared.security import ApiKey, Http, OAuth2, Scheme
+from shared.transport import Call, Reply, Transport
+
+EXPIRY_MARGIN_SECONDS = 30
+"""A token is renewed this long before it expires."""
+DEFAULT_EXPIRY_SECONDS = 3600
+
+
+class ReadSecret(Protocol):
+    """Reads the value that a reference names, from a cache unless `fresh`. Raises SecretUnavailable."""
+
+    def __call__(self, reference: str, *, fresh: bool) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What the schemes add to a request."""
+
+    headers: dict[str, str] = field(default_factory=dict)
+    query: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    value: str
+    fetched_at: float
+    expires_at: float
+
+
+class Credentials:
+    """One provider's credentials. Safe to use from many threads; a token is fetched once for all of them."""
+
+    def __init__(
+        self,
+        schemes: Sequence[Scheme],
+        read_secret: ReadSecret,
+        transport: Transport,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._schemes = tuple(schemes)
+        self._read_secret = read_secret
+        self._transport = transport
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._token: _Token | None = None
+
+    @property
+    def renewable(self) -> bool:
+        """Whether a 401 may mean no more than that a token has expired."""
+        return any(isinstance(scheme, OAuth2) for scheme in self._schemes)
+
+    def attach(self, seconds: float, *, fresh: bool = False, since: float = 0) -> Attached:
+        """What to send, within `seconds`. `fresh`: read secrets again; a token fetched before `since` is renewed.
+
+        Raises TransportError when a secret or a token cannot be had.
+        """
+        attached = Attached()
+        for scheme in self._schemes:
+            match scheme:
+                case Http(scheme="bearer"):
+                    attached.headers["Authorization"] = f"Bearer {self._secret(scheme.secret, fresh=fresh)}"
+                case Http():
+                    attached.headers["Authorization"] = _basic(self._secret(scheme.secret, fresh=fresh))
+                case ApiKey():
+                    place = attached.headers if scheme.place == "header" else attached.query
+                    place[scheme.name] = scheme.prefix + self._secret(scheme.secret, fresh=fresh)
+                case OAuth2():
+                    attached.headers["Authorization"] = f"Bearer {self._access_token(scheme, seconds, since)}"
+        return attached
+
+    def _secret(self, reference: str, *, fresh: bool) -> str:
+        try:
+            return self._read_secret(reference, fresh=fresh)
+        except SecretUnavailable as error:
+            raise TransportError(str(error), reason="secret") from error
+
+    def _access_token(self, scheme: OAuth2, seconds: float, since: float) -> str:
+        with self._lock:
+            now = self._clock()
+            token = self._token
+            if token is None or now >= token.expires_at or token.fetched_at < since:
+                call = _token_call(scheme, self._secret(scheme.client_secret, fresh=since > 0))
+                reply = self._transport.send(call, seconds, allowed=frozenset({origin_of(scheme.token_url)}))
+                token = self._token = _token(reply, now)
+            return token.value
+
+
+def _token_call(scheme: OAuth2, secret: str) -> Call:
+    form: dict[str, Json] = {"grant_type": "client_credentials", **scheme.params}
+    headers = {"Accept": "application/json"}
+    if scheme.scopes:
+        form["scope"] = " ".join(scheme.scopes)
+    if scheme.client_auth == "basic":
+        headers["Authorization"] = _basic(f"{scheme.client_id}:{secret}")
+    else:
+        form |= {"client_id": scheme.client_id, "client_secret": secret}
+    return Call(
+        method="POST",
+        url=scheme.token_url,
+        query={},
+        headers=headers,
+        body=form,
+        content_type="application/x-www-form-urlencoded",
+    )
+
+
+def _token(reply: Reply, now: float) -> _Token:
+    if reply.status != 200:
+        raise TransportError(f"the token endpoint answered {reply.status}", reason="token")
+    try:
+        answer = loads(reply.body)
+        value, seconds = answer["access_token"], float(answer.get("expires_in") or DEFAULT_EXPIRY_SECONDS)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TransportError("the token endpoint gave no token", reason="token") from error
+    if not isinstance(value, str) or not value:
+        raise TransportError("the token endpoint gave no token", reason="token")
+    return _Token(value, now, now + max(1, seconds - EXPIRY_MARGIN_SECONDS))
+
+
+def _basic(pair: str) -> str:
+    return "Basic " + base64.b64encode(pair.encode()).decode()

@@ -1,0 +1,160 @@
+"""Operations sent: templates filled, credentials attached where they may go, answers decoded."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+from shared.acceptor import Acceptor
+from shared.codec import Json
+from shared.credentials import Attached, Credentials
+from shared.decode import decode
+from shared.errors import TransportError
+from shared.origin import Origin, origin_of
+from shared.rules import Operation
+from shared.template import fill, fill_url
+from shared.transport import Call, Reply, Transport
+
+MAX_PAGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One answer: the envelope that expressions see, and whether its body could not be decoded."""
+
+    status: int
+    url: str
+    envelope: dict[str, Json]
+    undecodable: bool
+
+
+class Exchange:
+    """Sends the operations of one attempt, all within its time."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        transport: Transport,
+        credentials: Credentials,
+        *,
+        end: float = 0,
+        unauthorized_at: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.allowed: frozenset[Origin] = frozenset(origin_of(url) for url in servers)
+        self._servers = servers
+        self._transport = transport
+        self._credentials = credentials
+        self._end = end
+        self._unauthorized_at = unauthorized_at
+        self._clock = clock
+
+    def begin(self, seconds: float, unauthorized_at: int | None) -> "Exchange":
+        """The exchange of one attempt: `seconds` from now, with a token no older than `unauthorized_at` (epoch ms)."""
+        return Exchange(
+            self._servers,
+            self._transport,
+            self._credentials,
+            end=self._clock() + seconds,
+            unauthorized_at=unauthorized_at,
+            clock=self._clock,
+        )
+
+    @property
+    def renewable(self) -> bool:
+        """Whether a 401 may mean no more than that a token has expired."""
+        return self._credentials.renewable
+
+    def seconds_left(self) -> float:
+        """What is left of the attempt's time."""
+        return max(0.0, self._end - self._clock())
+
+    def send(
+        self, operation: Operation, context: dict[str, Json], acceptors: Sequence[Acceptor] = ()
+    ) -> Answered | None:
+        """The answer to an operation; None when its URL has no value. A status that an acceptor names is not followed.
+
+        Raises TransportError.
+        """
+        url = fill_url(operation.url, context)
+        if url is None or url == "":
+            return None
+        url = urljoin(self._servers[0], url)
+        if operation.decode == "url":
+            return self._answered(Reply(200, {}, b"", url), operation, context)
+        call = Call(
+            method=operation.method,
+            url=url,
+            query={name: value for name, value in fill(operation.query, context).items() if value is not None},
+            headers={
+                name: _text(value) for name, value in fill(operation.headers, context).items() if value is not None
+            },
+            body=fill(operation.body, context),
+            content_type=operation.content_type,
+        )
+
+        def stay(status: int) -> bool:
+            return any(acceptor.matches({"statusCode": status}) for acceptor in acceptors)
+
+        return self._answered(self._sent(call, operation.timeout_seconds, stay), operation, context)
+
+    def pages(self, operation: Operation, answered: Answered) -> Iterator[Answered]:
+        """This answer, then the answers behind its `next` links. Raises TransportError."""
+        seen = {answered.url}
+        while True:
+            yield answered
+            link = operation.next.of(answered.envelope) if operation.next else None
+            if link is None or link == "":
+                return
+            url = urljoin(answered.url, link) if isinstance(link, str) else ""
+            if not url or url in seen or len(seen) >= MAX_PAGES:
+                raise TransportError("the pages do not end", reason="pages-without-end")
+            seen.add(url)
+            call = Call(method="GET", url=url, query={}, headers={})
+            answered = self._answered(
+                self._sent(call, operation.timeout_seconds, lambda _: False), operation, answered.envelope
+            )
+            if answered.undecodable and 200 <= answered.status <= 299:
+                raise TransportError("a page cannot be decoded", reason="undecodable")
+
+    def _sent(self, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
+        """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
+        seconds = min(timeout_seconds, self.seconds_left())
+        since = (self._unauthorized_at or 0) / 1000
+        attached = self._credentials.attach(seconds, since=since)
+        reply = self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(attached), stay=stay)
+        if reply.status == 401 and not self._credentials.renewable:
+            seconds = min(timeout_seconds, self.seconds_left())
+            fresh = self._credentials.attach(seconds, fresh=True)
+            if fresh != attached:
+                reply = self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(fresh), stay=stay)
+        return reply
+
+    def _answered(self, reply: Reply, operation: Operation, context: dict[str, Json]) -> Answered:
+        try:
+            body, undecodable = decode(reply, operation.decode), False
+        except ValueError:
+            body, undecodable = None, True
+        envelope = {
+            "statusCode": reply.status,
+            "headers": reply.headers,
+            "body": body,
+            "url": reply.url,
+            "input": context["input"],
+            "outputs": context["outputs"],
+        }
+        return Answered(reply.status, reply.url, envelope, undecodable)
+
+
+def _attacher(attached: Attached) -> Callable[[Call], Call]:
+    def attach(call: Call) -> Call:
+        return dataclasses.replace(
+            call, headers=call.headers | attached.headers, query=call.query | dict[str, Json](attached.query)
+        )
+
+    return attach
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else str(value)

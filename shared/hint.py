@@ -1,0 +1,67 @@
+"""Delay hints: what an answer says of when to ask again. A hint overrides the backoff and is never shortened."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Literal, TypeAlias
+
+from shared.codec import Json
+from shared.template import Expression
+
+Unit: TypeAlias = Literal["s", "ms", "epoch", "http-date"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """Where an answer carries a hint, and in which unit."""
+
+    argument: Expression
+    unit: Unit
+
+
+_BUILT_IN = (
+    Hint(argument=Expression('headers."retry-after-ms"'), unit="ms"),
+    Hint(argument=Expression('headers."x-ms-retry-after-ms"'), unit="ms"),
+    Hint(argument=Expression('headers."retry-after"'), unit="s"),
+    Hint(argument=Expression('headers."retry-after"'), unit="http-date"),
+)
+
+
+def hinted_seconds(hints: Iterable[Hint], envelope: dict[str, Json], now: int) -> float | None:
+    """The first usable hint of an answer at `now` (epoch ms), in seconds from now, the past as 0; None without one.
+
+    The file's hints come first, then retry-after-ms, x-ms-retry-after-ms and Retry-After (RFC 9110, 10.2.3).
+    """
+    for hint in (*hints, *_BUILT_IN):
+        seconds = _seconds(hint.argument.of(envelope), hint.unit, now / 1000)
+        if seconds is not None and math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def _seconds(value: Json, unit: Unit, now_seconds: float) -> float | None:
+    if unit == "http-date":
+        return _until_date(value, now_seconds)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    match unit:
+        case "s":
+            return number
+        case "ms":
+            return number / 1000
+        case "epoch":
+            return number - now_seconds
+
+
+def _until_date(value: Json, now_seconds: float) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return parsedate_to_datetime(value).timestamp() - now_seconds
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None

@@ -1,0 +1,32 @@
+"""Origins and addresses: where credentials may go, and where no request may go."""
+
+import ipaddress
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from shared.errors import TransportError
+
+Origin: TypeAlias = tuple[str, str, int]
+"""Scheme, host and port of a URL (RFC 6454)."""
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(url: str) -> Origin:
+    """The origin of an absolute http(s) URL. Raises TransportError for any other."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS[parts.scheme]
+    except (ValueError, KeyError) as error:
+        raise TransportError("not an http or https URL", reason="invalid-request") from error
+    if not parts.hostname or parts.username is not None:
+        raise TransportError("a URL without a host, or with a user in it", reason="invalid-request")
+    return parts.scheme, parts.hostname.lower().rstrip("."), port
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public internet: not private, loopback, link-local or otherwise special."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    ip = mapped or ip
+    return ip.is_global and not ip.is_multicast

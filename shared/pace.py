@@ -1,0 +1,51 @@
+"""A provider's patience: how long to wait after an answer, and when it was enough."""
+
+import dataclasses
+from dataclasses import dataclass
+from random import Random
+
+from shared.outcome import Failed, Outcome, Pending, Retry
+from shared.record import Record
+from shared.rules import Rules
+
+TIMEOUT = Failed("timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What an attempt found, and the record that goes with it."""
+
+    outcome: Outcome
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Turns answers that are no end into "again in so many seconds", or into the end when it would be too late."""
+
+    rules: Rules
+    random: Random
+
+    def pending(self, record: Record, now: int, hint: float | None = None) -> Finding:
+        """After a pending answer at `now` (epoch ms), whose own `hint` in seconds overrides the backoff."""
+        record = dataclasses.replace(record, polls=record.polls + 1, errors=0, reason=None)
+        delay = self.rules.backoff.after_pending(record.polls, self.random) if hint is None else hint
+        cut = self._until_deadline(record, now, delay)
+        return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
+
+    def trouble(self, record: Record, now: int, reason: str, hint: float | None = None) -> Finding:
+        """After trouble that says nothing about the job: another try, or the end after too much of it in a row."""
+        record = dataclasses.replace(record, errors=record.errors + 1, reason=reason)
+        if record.errors > self.rules.max_errors:
+            return Finding(Failed("too-many-errors", reason), record)
+        delay = self.rules.backoff.after_error(record.errors, self.random) if hint is None else hint
+        cut = self._until_deadline(record, now, delay)
+        return Finding(TIMEOUT if cut is None else Retry(cut, reason), record)
+
+    def _until_deadline(self, record: Record, now: int, delay: float) -> float | None:
+        """The delay, cut so that one last poll falls on the deadline; None when that would be too soon."""
+        begun = record.created_at if record.submitted_at is None else record.submitted_at
+        left = (begun - now) / 1000 + self.rules.max_wait_seconds
+        if delay <= left:
+            return delay
+        return left if left > 0 and left >= self.rules.backoff.min_delay else None

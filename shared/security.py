@@ -1,0 +1,91 @@
+"""Security schemes: which credentials a provider wants, and where they go. Secrets are named, never written down."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from shared.codec import Json
+from shared.errors import ProviderFileError
+from shared.reader import Reader
+
+_REFERENCE = re.compile(r"ssm:/\S+|secretsmanager:\S+|env:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http:
+    """HTTP's own schemes: `bearer TOKEN`, or `basic` with a secret `user:password`."""
+
+    scheme: Literal["bearer", "basic"]
+    secret: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key in a header or the query, `prefix` before it."""
+
+    place: Literal["header", "query"]
+    name: str
+    prefix: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth2:
+    """OAuth 2.0 client credentials (RFC 6749, 4.4)."""
+
+    token_url: str
+    scopes: tuple[str, ...]
+    client_id: str
+    client_secret: str
+    client_auth: Literal["basic", "post"]
+    params: dict[str, Json]
+
+
+Scheme: TypeAlias = Http | ApiKey | OAuth2
+
+
+def read_scheme(reader: Reader) -> Scheme:
+    """One entry of `security`. Raises ProviderFileError, for what is not supported too."""
+    kind = reader.one_of("type", "http", "apiKey", "oauth2", "sigv4")
+    if kind == "sigv4":
+        raise ProviderFileError(f"{reader.place}.type: sigv4 is not supported")
+    scheme: Scheme = _http(reader) if kind == "http" else _api_key(reader) if kind == "apiKey" else _oauth2(reader)
+    reader.done()
+    return scheme
+
+
+def _http(reader: Reader) -> Http:
+    return Http(scheme=reader.one_of("scheme", "bearer", "basic"), secret=_reference(reader, "secret"))
+
+
+def _api_key(reader: Reader) -> ApiKey:
+    place = reader.one_of("in", "header", "query", "cookie")
+    if place == "cookie":
+        raise ProviderFileError(f"{reader.place}.in: cookie is not supported, no cookie is kept between tasks")
+    return ApiKey(
+        place=place,
+        name=reader.get("name", str),
+        prefix=reader.get("prefix", str, ""),
+        secret=_reference(reader, "secret"),
+    )
+
+
+def _oauth2(reader: Reader) -> OAuth2:
+    reader.one_of("flow", "clientCredentials", default="clientCredentials")
+    return OAuth2(
+        token_url=reader.get("tokenUrl", str),
+        scopes=tuple(reader.list_of("scopes", str, [])),
+        client_id=reader.get("clientId", str),
+        client_secret=_reference(reader, "clientSecret"),
+        client_auth=reader.one_of("clientAuth", "basic", "post", default="basic"),
+        params=reader.get("params", dict, {}),
+    )
+
+
+def _reference(reader: Reader, key: str) -> str:
+    text: str = reader.get(key, str)
+    if _REFERENCE.fullmatch(text) is None:
+        raise ProviderFileError(
+            f"{reader.place}.{key}: must be a reference (ssm:/path, secretsmanager:id#key or env:NAME), never a value"
+        )
+    return text
