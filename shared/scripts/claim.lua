@@ -9,6 +9,7 @@
 --           how many leases had expired, then for each task: name, generation, crashes, record (nil if missing)
 local queue, leases, state, tasks = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, lease_ms, limit, want_suspect = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
+if want_suspect then limit = math.min(limit, 1) end
 local MOST, CHUNK = 200, math.max(limit, 50)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
