@@ -117,13 +117,14 @@ def redis_server(loopback_only: None) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(
-    params=[
-        "fakeredis",
-        pytest.param("valkey", marks=pytest.mark.server),
-        pytest.param("redis", marks=pytest.mark.server),
-    ]
+SERVERS = (
+    "fakeredis",
+    pytest.param("valkey", marks=pytest.mark.server),
+    pytest.param("redis", marks=pytest.mark.server),
 )
+
+
+@pytest.fixture(params=SERVERS)
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """What stands for Redis: each test that uses it runs on all three. `parametrize(…, indirect=True)` chooses."""
     kind: str = request.param
@@ -154,9 +155,15 @@ def bench(redis_client: "Redis") -> Bench:
 
 
 @pytest.fixture
-def queue(request: pytest.FixtureRequest, redis_client: "Redis", bench: Bench) -> Iterator[Queue]:
+def bare_queue(redis_client: "Redis") -> Queue:
+    """A queue that nobody checks."""
+    return Queue(redis_client, PREFIX)
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest, bare_queue: Queue, bench: Bench) -> Iterator[Queue]:
     """A queue, whose keys are checked at the end of the test, unless that is marked `junk`."""
-    yield Queue(redis_client, PREFIX)
+    yield bare_queue
     if request.node.get_closest_marker("junk") is None:
         assert bench.leaks() == []
 
