@@ -79,15 +79,11 @@ class Store:
         return None if isinstance(reply, Superseded) else reply
 
     def save(self, task: Task, record: Record, now: int) -> Superseded | None:
-        """Keep what a pending generation has learned: outputs, partial data (dropped if oversized) and attempt."""
-        try:
-            partial = packed(record.partial, "partial")
-        except StoreTooLarge:
-            partial = packed(None, "partial")
+        """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge."""
         values = {
             ":now": number(now),
             ":attempt": attempt_map(record.submitted_at, record.resubmits),
-            ":partial": partial,
+            ":partial": packed(record.partial, "partial"),
         }
         outputs = "REMOVE #outputs"
         if record.outputs is not None:

@@ -129,7 +129,11 @@ class Worker:
         """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""
         now = self._clock()
         if record.digest != record.saved:
-            superseded = self._store.save(hold.task, record, now)
+            try:
+                superseded = self._store.save(hold.task, record, now)
+            except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
+                record = dataclasses.replace(record, partial=None)
+                superseded = self._store.save(hold.task, record, now)
             return superseded, record.confirmed(now)
         if isinstance(outcome, Pending) and now - record.confirmed_at > self._confirm_seconds * 1000:
             item = self._store.get(hold.task, now)
