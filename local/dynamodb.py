@@ -13,6 +13,9 @@ from werkzeug.serving import make_server
 from local import ROOT, template
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import CreateTableInputTypeDef, TimeToLiveSpecificationTypeDef
 
@@ -46,6 +49,7 @@ class DynamoDB:
     def __init__(self, port: int = 0) -> None:
         self.port = port
         self._process: subprocess.Popen[str] | None = None
+        self._client: DynamoDBClient | None = None
 
     @property
     def url(self) -> str:
@@ -53,14 +57,16 @@ class DynamoDB:
         return f"http://127.0.0.1:{self.port}"
 
     def client(self) -> "DynamoDBClient":
-        """A client of this server."""
-        return boto3.client(
-            "dynamodb",
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id=DUMMY_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=DUMMY_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        )
+        """A client of this server, always the same."""
+        if self._client is None:
+            self._client = boto3.client(
+                "dynamodb",
+                endpoint_url=self.url,
+                region_name=REGION,
+                aws_access_key_id=DUMMY_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+                aws_secret_access_key=DUMMY_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+            )
+        return self._client
 
     def start(self) -> None:
         """Starts it and creates the table; RuntimeError when it does not come up."""
@@ -82,6 +88,9 @@ class DynamoDB:
 
     def stop(self) -> None:
         """Ends it; its data is gone. Harmless when it is not running."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -89,17 +98,33 @@ class DynamoDB:
                 pass
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # Ctrl-C too
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
 
+class OneAtATime:
+    """A WSGI application for one request at a time: moto's conditional updates are not atomic among threads."""
+
+    def __init__(self, application: "WSGIApplication") -> None:
+        self._application = application
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
+        with self._lock:
+            return self._application(environ, start_response)
+
+
 def main(port: int) -> None:
     """The server process: says its port and serves until the other end of its input is closed."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    application = DomainDispatcherApplication(create_backend_app)
+    application = OneAtATime(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.port, flush=True)

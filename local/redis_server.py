@@ -106,7 +106,11 @@ class RedisServer:
         return "\n".join(log.read_text(errors="replace").splitlines()[-5:]) if log.is_file() else "(no log)"
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # Ctrl-C too
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -130,6 +134,17 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this loopback port now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port at rest is free
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def _valkey() -> Path | None:

@@ -86,6 +86,11 @@ class ThirdParty:
             "offices": [{"floor": random.randint(0, 9), "open": random.choice((True, False))} for _ in range(2)],
         }
 
+    def asks(self, name: str) -> int:
+        """How often an /example job about this name is to be asked until it is completed (of a seeded third party)."""
+        job = Job(self._random(f"{name}/job"))
+        return job.asks + (job.stumbles_at is not None)
+
     def example(self, name: str) -> Answer:
         """One ask about a job: partial data, fuller each time, perhaps one 500, then the whole."""
         with self.lock:

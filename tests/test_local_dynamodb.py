@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -41,6 +42,21 @@ def test_it_keeps_what_is_put(dynamodb: DynamoDB) -> None:
     assert client.get_item(TableName=TABLE_NAME, Key={"task_id": {"S": "example/a"}})["Item"]["generation"] == {
         "N": "1"
     }
+
+
+def test_of_conditional_writes_at_the_same_time_exactly_one_succeeds(dynamodb: DynamoDB) -> None:
+    client = dynamodb.client()
+
+    def won(writer: int) -> int:
+        item = {"task_id": {"S": f"example/{writer // 8}"}, "by": {"N": str(writer)}}
+        try:
+            client.put_item(TableName=TABLE_NAME, Item=item, ConditionExpression="attribute_not_exists(task_id)")
+        except client.exceptions.ConditionalCheckFailedException:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(won, range(80))) == 10
 
 
 def test_a_port_that_is_taken_is_said_clearly(dynamodb: DynamoDB, capfd: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,7 @@ def test_some_jobs_stumble_once_and_never_at_the_first_ask(party: ThirdParty) ->
     assert {row[0] for row in statuses} == {200}
     assert {row.count(500) for row in statuses} == {0, 1}
     assert {len(row) - row.count(500) for row in statuses} == {2, 3, 4}
+    assert [len(row) for row in statuses] == [party.asks(f"n{n}") for n in range(40)]
 
 
 def test_a_coin_comes_down_as_data_or_as_300(party: ThirdParty) -> None:

@@ -1,0 +1,75 @@
+"""`make dev`: keeps the whole stack up, says how to try it, and shows the functions' logs until Ctrl-C.
+
+Ports: third party 9001, gateway 9002 (REST API events), Redis 9003, DynamoDB 9004, gateway 9005 (HTTP API events).
+local/sam-env.json counts on 9001, 9003 and 9004.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+
+from local.redis_server import is_free
+from local.stack import Pace, Ports, Stack, ended_by_signals
+
+PORTS = Ports(third_party=9001, gateway=9002, redis=9003, dynamodb=9004, http_gateway=9005)
+PACE = Pace(process_seconds=60, reconcile_seconds=300)
+
+
+def guide(stack: Stack) -> str:
+    """What to type."""
+    flush = f"{sys.executable} -c 'import redis; redis.Redis(port={stack.redis.port}).flushall()'"
+    return f"""
+Meanwhile is up; Ctrl-C ends it. Ask, and ask again a little later:
+
+  curl -i '{stack.url}/?task-name=acme'
+  curl -i {stack.url}/tasks -d '{{"provider": "coin", "name": "heads or tails"}}'
+  curl -s {stack.url}/tasks/example/acme
+  curl -s -X DELETE {stack.url}/tasks/example/acme
+  curl -s {stack.third_party.url}/log
+
+The same with HTTP API events: {stack.http_url}
+Redis: {stack.redis.url}   DynamoDB: {stack.dynamodb.url}
+
+process runs every minute, reconcile every five. Break it, and see the tasks finish all the same:
+
+  {flush}
+"""
+
+
+def ports() -> Ports:
+    """The usual ports; a free one, and a word about it, in place of each that is taken."""
+    taken = {name: port for name, port in asdict(PORTS).items() if not is_free(port)}
+    for name, port in taken.items():
+        print(f"port {port} is taken: {name} takes another (sam local will not find it)")
+    return Ports(**{name: 0 if name in taken else port for name, port in asdict(PORTS).items()})
+
+
+def run(chosen: Ports) -> None:
+    """Until interrupted; tells which process to kill, again whenever it is another."""
+    with Stack(ports=chosen, pace=PACE, log=sys.stdout) as stack:
+        print(guide(stack), flush=True)
+        told: list[int] = []
+        while True:
+            pids = stack.functions["ProcessFunction"].pids()
+            if pids and pids != told:
+                print(f"process runs as: kill -9 {' '.join(map(str, pids))}", flush=True)
+                told = pids
+            time.sleep(0.5)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 after Ctrl-C or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m local.dev", description="Keeps the local stack up.")
+    parser.add_argument("--free-ports", action="store_true", help="any free ports instead of the usual ones")
+    chosen = Ports() if parser.parse_args(arguments).free_ports else ports()
+    with suppress(KeyboardInterrupt), ended_by_signals():
+        run(chosen)
+    print("\neverything has ended")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

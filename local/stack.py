@@ -1,0 +1,153 @@
+"""The whole of Meanwhile on this machine: servers, functions, gateways and schedules, wired as in template.yaml."""
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Self, TextIO
+
+from local import template
+from local.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
+from local.function import Function
+from local.gateway import HTTP, REST, Gateway
+from local.redis_server import Kind, RedisServer
+from local.schedule import Schedule
+from local.third_party import ThirdParty
+
+CONCURRENCY = 4  # processes a function; each is a Python of its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Where the servers listen on loopback; 0 takes a free port."""
+
+    third_party: int = 0
+    gateway: int = 0
+    redis: int = 0
+    dynamodb: int = 0
+    http_gateway: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often the schedules fire, in seconds; None: never, the caller does it."""
+
+    process_seconds: float | None = None
+    reconcile_seconds: float | None = None
+
+
+class Stack:
+    """A context manager: everything runs inside it and ends with it.
+
+    `settings` are environment variables of the functions, on top of the template's. `seed` and `answer_seconds`
+    are the third party's.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        ports: Ports | None = None,
+        pace: Pace | None = None,
+        log: TextIO = sys.stderr,
+        redis_kind: Kind | None = None,
+        seed: int | None = None,
+        answer_seconds: float = 3.0,
+    ) -> None:
+        ports = ports or Ports()
+        self.redis = RedisServer(redis_kind, ports.redis)
+        self.dynamodb = DynamoDB(ports.dynamodb)
+        self.third_party = ThirdParty(ports.third_party, seed, answer_seconds)
+        self.functions: dict[str, Function] = {}
+        self._settings = dict(settings or {})
+        self._ports = ports
+        self._pace = pace or Pace()
+        self._log = log
+        self._exit = ExitStack()
+
+    @property
+    def url(self) -> str:
+        """The gateway's base URL; it speaks REST API events."""
+        return self._gateways[0].url
+
+    @property
+    def http_url(self) -> str:
+        """The base URL of a second gateway, which speaks HTTP API events."""
+        return self._gateways[1].url
+
+    def __enter__(self) -> Self:
+        with ExitStack() as entered:
+            for server in (self.redis, self.dynamodb, self.third_party):
+                entered.enter_context(server)
+            for name, definition in template.functions().items():
+                environment = {**definition.environment, **self._wires(), **self._settings}
+                self.functions[name] = entered.enter_context(
+                    Function(
+                        name,
+                        definition.handler,
+                        definition.timeout_seconds,
+                        environment,
+                        log=self._log,
+                        concurrency=CONCURRENCY,
+                    )
+                )
+            self._gateways = [
+                entered.enter_context(Gateway(self.functions, REST, self._ports.gateway)),
+                entered.enter_context(Gateway(self.functions, HTTP, self._ports.http_gateway)),
+            ]
+            for schedule in self._schedules():
+                entered.enter_context(schedule)
+            self._exit = entered.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def tick(self) -> object:
+        """One process run now; its tally."""
+        return self.functions["ProcessFunction"].invoke({})
+
+    def reconcile(self) -> object:
+        """One reconcile run now; its tally."""
+        return self.functions["ReconcileFunction"].invoke({})
+
+    def _wires(self) -> dict[str, str]:
+        """What joins the functions to these servers."""
+        return {
+            **DUMMY_CREDENTIALS,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb.url,
+            "TABLE_NAME": TABLE_NAME,
+            "REDIS_URL": self.redis.url,
+            "PROVIDER_SERVERS": f"example={self.third_party.url},coin={self.third_party.url}",
+            "POWERTOOLS_METRICS_DISABLED": "true",  # they would drown the log
+        }
+
+    def _schedules(self) -> list[Schedule]:
+        planned = [
+            ("ProcessFunction", "process-scheduled-event.json", self._pace.process_seconds),
+            ("ReconcileFunction", "reconcile-scheduled-event.json", self._pace.reconcile_seconds),
+        ]
+        return [Schedule(self.functions[name], sample, seconds) for name, sample, seconds in planned if seconds]
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Inside, the first Ctrl-C, SIGTERM or closed terminal raises KeyboardInterrupt; more change nothing."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
