@@ -132,8 +132,9 @@ class Worker:
             try:
                 superseded = self._store.save(hold.task, record, now)
             except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
-                record = dataclasses.replace(record, partial=None)
-                superseded = self._store.save(hold.task, record, now)
+                if record.partial is None:
+                    raise
+                return self._keep(hold, dataclasses.replace(record, partial=None), outcome)
             return superseded, record.confirmed(now)
         if isinstance(outcome, Pending) and now - record.confirmed_at > self._confirm_seconds * 1000:
             item = self._store.get(hold.task, now)
@@ -168,7 +169,9 @@ class Worker:
         """The settlement of a task whose attempt broke in our own code: a trouble like any other, and bounded."""
         hold = claimed.hold
         try:
-            record = Record.from_text(claimed.record)
+            record = self._record(claimed)
+            if isinstance(record, Settlement):
+                return record
             provider = self._providers[hold.task.provider]
             finding = provider.trouble(record, now=self._clock(), reason="the attempt broke")
             return self._store_finding(hold, record, finding)
