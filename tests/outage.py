@@ -25,16 +25,16 @@ class DynamoDBOutage:
 
 
 class RedisOutage:
-    """While `away`, every command of this client fails as on a closed port; `failures` counts them."""
+    """While `away`, every command of this client fails as on a closed port; `calls` lists all that were tried."""
 
     def __init__(self, client: "Redis") -> None:
         self.away = False
-        self.failures = 0
+        self.calls: list[str] = []
         self._execute: Any = client.execute_command
         client.execute_command = self._run  # type: ignore[method-assign]
 
     def _run(self, *arguments: Any, **options: Any) -> Any:
+        self.calls.append(arguments[0])
         if self.away:
-            self.failures += 1
             raise RedisConnectionError("Connection refused")
         return self._execute(*arguments, **options)
