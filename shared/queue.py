@@ -9,6 +9,9 @@ For a provider P, all in one cluster slot (`{…}` is the hash tag, `queue` the 
 | `{queue:P}:state`   | hash       | task -> `generation:token:crashes`, what the scripts need                       |
 | `{queue:P}:tasks`   | hash       | task -> its record (`record.py`), opaque to the scripts                         |
 | `{queue:P}:dead`    | sorted set | task -> when it was buried                                                      |
+| `{queue:P}:gate`    | hash       | the provider's shared pause, and what is left of its rate                       |
+| `{queue:P}:jobs`    | set        | tasks with a job open at the provider, where the provider limits those          |
+| `{queue:P}:groups`  | hash       | task -> its group, where requests name groups                                   |
 
 Members are task names. Time is the server's alone. A completed task leaves nothing; no key carries a TTL.
 Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
@@ -16,7 +19,7 @@ Every method is one round trip for up to 200 tasks, and raises QueueUnavailable 
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -26,13 +29,16 @@ from redis import Redis, RedisCluster, RedisError
 from redis.commands.core import Script
 
 from shared.errors import QueueUnavailable
+from shared.limits import UNLIMITED, Limits
 from shared.task import Task
 
-Added: TypeAlias = Literal["created", "exists", "stale"]
-"""What `add` did: took the task in, found this generation there already, or found a higher one."""
+Added: TypeAlias = Literal["created", "waiting", "exists", "stale"]
+"""What `add` did: took the task in as asked, or for later since the provider's gate is shut; found this generation
+there already, or found a higher one."""
 
 BATCH = 200
 _SCRIPTS = Path(__file__).parent / "scripts"
+_KEYS = ("", ":leases", ":state", ":tasks", ":dead", ":gate", ":jobs", ":groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,44 @@ class Hold:
     task: Task
     generation: int
     token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add:
+    """A task to put in: due after `delay_seconds`; `group` is whose it is, for fairness between groups."""
+
+    task: Task
+    generation: int
+    record: str
+    delay_seconds: float = 0
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A task to give back: due after `delay_seconds`, with a new record or the old one."""
+
+    hold: Hold
+    delay_seconds: float = 0
+    record: str | None = None
+    has_job: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What answers told of a provider: well; or to be left alone for `pause_seconds`; or in trouble so many times.
+
+    `patience` troubles in a row, or one after a pause, pause it for `trouble_seconds`.
+    """
+
+    well: bool = False
+    pause_seconds: float = 0
+    troubles: int = 0
+    patience: int = 10
+    trouble_seconds: float = 0
+
+
+UNKNOWN = Health()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,41 +135,39 @@ class Queue:
     def __init__(self, client: "Redis | RedisCluster", prefix: str) -> None:
         self._client = client
         self._prefix = prefix
+        prelude = (_SCRIPTS / "prelude.lua").read_text()
         verbs = ("add", "claim", "complete", "release", "bury", "forget", "look")
         self._scripts: dict[str, Script] = {
-            verb: client.register_script((_SCRIPTS / f"{verb}.lua").read_text()) for verb in verbs
+            verb: client.register_script(prelude + (_SCRIPTS / f"{verb}.lua").read_text()) for verb in verbs
         }
 
     def add(
-        self,
-        adds: Sequence[tuple[Task, int, str]],
-        *,
-        token: str,
-        delays: Sequence[float] = (),
-        lease_seconds: float = 0,
+        self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
     ) -> list[Added]:
-        """Put (task, generation, record) in: due after its delay (none: now), or held by the caller under `token`.
+        """Put tasks in: due after their delays, or held by the caller under `token` as far as the provider's gate allows.
 
         A repeated call with the same token is answered "created" again.
         """
-        waits = delays or [0.0] * len(adds)
-        rows = [
-            (task.name, generation, _ms(wait), record)
-            for (task, generation, record), wait in zip(adds, waits, strict=True)
-        ]
-        provider = adds[0][0].provider if adds else ""
-        return cast(
-            list[Added], self._run("add", provider, "queue leases state tasks dead", rows, (token, _ms(lease_seconds)))
-        )
+        rows = [(one.task.name, one.generation, _ms(one.delay_seconds), one.record, one.group) for one in adds]
+        head = (token, _ms(lease_seconds), *_limits(limits))
+        return cast(list[Added], self._run("add", _provider(one.task for one in adds), rows, head))
 
-    def claim(self, provider: str, *, limit: int, lease_seconds: float, token: str, suspect: bool = False) -> Claim:
+    def claim(
+        self,
+        provider: str,
+        *,
+        limit: int,
+        lease_seconds: float,
+        token: str,
+        suspect: bool = False,
+        limits: Limits = UNLIMITED,
+    ) -> Claim:
         """Take up to `limit` due tasks of a provider, or one that has ended its worker before, under one lease.
 
         Not repeated when the reply is lost: those tasks come back when the lease expires.
         """
-        arguments = (token, _ms(lease_seconds), min(limit, BATCH), int(suspect))
-        reply = self._call("claim", provider, "queue leases state tasks", arguments)
-        wait_ms, suspects, expired, *rest = reply
+        arguments = (token, _ms(lease_seconds), min(limit, BATCH), int(suspect), *_limits(limits))
+        wait_ms, suspects, expired, *rest = self._call("claim", provider, arguments)
         tasks = tuple(
             Claimed(Hold(Task(provider, name), int(generation), token), crashes, record)
             for name, generation, crashes, record in zip(*[iter(rest)] * 4, strict=True)
@@ -134,28 +176,28 @@ class Queue:
 
     def complete(self, holds: Sequence[Hold]) -> list[bool]:
         """Drop tasks whose data is stored. False: lost, somebody else has the task now."""
-        return self._settle("complete", "queue leases state tasks", [_held(hold) for hold in holds], holds)
+        return self._done("complete", [hold.task for hold in holds], [_held(hold) for hold in holds])
 
-    def release(self, releases: Sequence[tuple[Hold, float, str | None]]) -> list[bool]:
-        """Give (hold, delay in seconds, new record or None) back. False: lost."""
-        rows = [(*_held(hold), _ms(delay), record or "") for hold, delay, record in releases]
-        return self._settle("release", "queue leases state tasks", rows, [hold for hold, _, _ in releases])
+    def release(self, releases: Sequence[Release], health: Health = UNKNOWN) -> list[bool]:
+        """Give tasks back, and say how the provider is. False: lost."""
+        rows = [
+            (*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in releases
+        ]
+        pause_ms = -1 if health.well else _ms(health.pause_seconds)
+        head = (pause_ms, health.troubles, health.patience, _ms(health.trouble_seconds))
+        return self._done("release", [one.hold.task for one in releases], rows, head)
 
     def bury(self, holds: Sequence[Hold]) -> list[bool]:
         """Make dead letters of tasks whose failure is stored. False: lost."""
-        return self._settle("bury", "queue leases state tasks dead", [_held(hold) for hold in holds], holds)
+        return self._done("bury", [hold.task for hold in holds], [_held(hold) for hold in holds])
 
     def forget(self, ends: Sequence[tuple[Task, int]]) -> list[bool]:
         """Drop this generation or a lower one of each task, whoever holds it. True where something was dropped."""
-        provider = ends[0][0].provider if ends else ""
-        rows = [(task.name, generation) for task, generation in ends]
-        return [bool(done) for done in self._run("forget", provider, "queue leases state tasks dead", rows)]
+        return self._done("forget", [task for task, _ in ends], [(task.name, generation) for task, generation in ends])
 
     def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
         """Where each task stands, with its record if asked for; changes nothing."""
-        provider = tasks[0].provider if tasks else ""
-        rows = [(task.name,) for task in tasks]
-        places = self._run("look", provider, "queue leases state tasks dead", rows, (int(records),))
+        places = self._run("look", _provider(tasks), [(task.name,) for task in tasks], (int(records),))
         return [
             Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record)
             for generation, due, lease, buried, record in places
@@ -164,27 +206,27 @@ class Queue:
     def dead(self, provider: str) -> list[Task]:
         """Every dead letter's task, in no order."""
         names = self._guarded(
-            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, "dead"), count=BATCH)}
+            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, ":dead"), count=BATCH)}
         )
         return [Task(provider, name) for name in names]
 
-    def _settle(self, verb: str, keys: str, rows: Sequence[tuple[Any, ...]], holds: Sequence[Hold]) -> list[bool]:
-        provider = holds[0].task.provider if holds else ""
-        return [bool(done) for done in self._run(verb, provider, keys, rows)]
+    def _done(
+        self, verb: str, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()
+    ) -> list[bool]:
+        return [bool(done) for done in self._run(verb, _provider(tasks), rows, head)]
 
     def _run(
-        self, verb: str, provider: str, keys: str, rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()
+        self, verb: str, provider: str, rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()
     ) -> list[Any]:
         batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
-        return list(chain.from_iterable(self._call(verb, provider, keys, (*head, *chain(*batch))) for batch in batches))
+        return list(chain.from_iterable(self._call(verb, provider, (*head, *chain(*batch))) for batch in batches))
 
-    def _call(self, verb: str, provider: str, keys: str, arguments: tuple[Any, ...]) -> Any:
-        names = [self._key(provider, key) for key in keys.split()]
+    def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
+        names = [self._key(provider, key) for key in _KEYS]
         return self._guarded(lambda: self._scripts[verb](keys=names, args=arguments))
 
     def _key(self, provider: str, key: str) -> str:
-        base = f"{{{self._prefix}:{provider}}}"
-        return base if key == "queue" else f"{base}:{key}"
+        return f"{{{self._prefix}:{provider}}}{key}"
 
     @staticmethod
     def _guarded(call: Callable[[], Any]) -> Any:
@@ -196,6 +238,15 @@ class Queue:
 
 def _held(hold: Hold) -> tuple[str, str, int]:
     return hold.task.name, hold.token, hold.generation
+
+
+def _provider(tasks: Iterable[Task]) -> str:
+    return next((task.provider for task in tasks), "")
+
+
+def _limits(limits: Limits) -> tuple[int | float, ...]:
+    ms_per_token = 0 if limits.rate_seconds is None else limits.rate_seconds * 1000
+    return limits.parallel or 0, limits.open_jobs or 0, ms_per_token, limits.burst
 
 
 def _ms(seconds: float) -> int:
