@@ -35,7 +35,7 @@ def demo(console: Console, log: TextIO) -> list[str]:
             calls = [pool.submit(send, stack.url, request) for request in requests]
             _watch(console, stack, calls, len({request.task_id for request in requests}))
         finally:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
         first = [call.result() for call in calls]
         again = [send(stack.url, request) for request in {request.task_id: request for request in requests}.values()]
         console.print(result_table(stack, first, console.width))
@@ -53,7 +53,7 @@ def _watch(console: Console, stack: Stack, calls: "list[Future[Asked]]", tasks: 
             watch.show(seen)
             if (seen.answered, seen.completed, seen.queued) == (len(calls), tasks, 0) or time.monotonic() > deadline:
                 return
-            time.sleep(0.25)
+            time.sleep(0.5)
 
 
 def main() -> int:
