@@ -13,6 +13,7 @@ from rich.console import Console
 from local.demo_checks import check
 from local.demo_plan import Asked, plan, send
 from local.demo_view import Watch, look, result_table
+from local.redis_server import NoServerError
 from local.stack import Pace, Stack, ended_by_signals
 
 SEED = 37  # of the third party: the same fates in every demo
@@ -25,7 +26,7 @@ SETTINGS = {"WINDOW_SECONDS": "9", "IDLE_SECONDS": "9", "TICK_SECONDS": "1"}
 
 def demo(console: Console, log: TextIO) -> list[str]:
     """The demo; what went wrong."""
-    console.print("[bold]Meanwhile[/]: starting Valkey, DynamoDB, the third party, the gateway and the functions …")
+    console.print("[bold]Meanwhile[/]: starting Redis, DynamoDB, the third party, the gateway and the functions …")
     started = time.monotonic()
     with Stack(settings=SETTINGS, pace=Pace(process_seconds=SCHEDULE_SECONDS), log=log, seed=SEED) as stack:
         console.print(f"up after {time.monotonic() - started:.1f} s; the schedule fires now and every 10 s\n")
@@ -35,7 +36,7 @@ def demo(console: Console, log: TextIO) -> list[str]:
             calls = [pool.submit(send, stack.url, request) for request in requests]
             _watch(console, stack, calls, len({request.task_id for request in requests}))
         finally:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
         first = [call.result() for call in calls]
         again = [send(stack.url, request) for request in {request.task_id: request for request in requests}.values()]
         console.print(result_table(stack, first, console.width))
@@ -53,7 +54,7 @@ def _watch(console: Console, stack: Stack, calls: "list[Future[Asked]]", tasks: 
             watch.show(seen)
             if (seen.answered, seen.completed, seen.queued) == (len(calls), tasks, 0) or time.monotonic() > deadline:
                 return
-            time.sleep(0.25)
+            time.sleep(0.5)
 
 
 def main() -> int:
@@ -69,6 +70,9 @@ def main() -> int:
         except KeyboardInterrupt:
             console.print("\ninterrupted; everything has ended")
             return 130
+        except NoServerError as error:
+            console.print(f"[bold red]{error}[/]")
+            return 1
         except Exception:
             console.print(f"\n[bold red]the demo broke off[/]; the functions' log: {path}")
             raise

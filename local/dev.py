@@ -8,10 +8,9 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 
-from local.redis_server import is_free
+from local.redis_server import NoServerError, is_free
 from local.stack import Pace, Ports, Stack, ended_by_signals
 
 PORTS = Ports(third_party=9001, gateway=9002, redis=9003, dynamodb=9004, http_gateway=9005)
@@ -61,13 +60,18 @@ def run(chosen: Ports) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 after Ctrl-C or SIGTERM."""
+    """0 after Ctrl-C or SIGTERM; 1 where there is no Redis server to start."""
     parser = argparse.ArgumentParser(prog="python -m local.dev", description="Keeps the local stack up.")
     parser.add_argument("--free-ports", action="store_true", help="any free ports instead of the usual ones")
     chosen = Ports() if parser.parse_args(arguments).free_ports else ports()
-    with suppress(KeyboardInterrupt), ended_by_signals():
-        run(chosen)
-    print("\neverything has ended")
+    try:
+        with ended_by_signals():
+            run(chosen)
+    except KeyboardInterrupt:
+        print("\neverything has ended")
+    except NoServerError as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

@@ -61,12 +61,13 @@ class ThirdParty:
         self.log: list[Call] = []
         self._jobs: dict[str, Job] = {}
         self._coins: dict[str, Random] = {}
-        self._server = _Server(port, self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._port = port
+        self._server: _Server
+        self._thread: threading.Thread
 
     @property
     def url(self) -> str:
-        """The base URL, without a slash at its end."""
+        """The base URL, without a slash at its end; known inside the context."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
@@ -119,6 +120,8 @@ class ThirdParty:
         return Random(None if self.seed is None else f"{self.seed}/{what}")
 
     def __enter__(self) -> Self:
+        self._server = _Server(self._port, self)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
         return self
 

@@ -87,6 +87,8 @@ class Reconciler:
                 break
             ends = []
             for task, place in zip(batch, self._queue.look(batch), strict=True):
+                if place.buried_seconds is None:  # revived or begun again since it was listed
+                    continue
                 item = self._store.get(task, self._clock())
                 if item is None or item.status != "failed" or item.generation != place.generation:
                     ends.append((task, place.generation))

@@ -195,8 +195,8 @@ def record_of(item: Item) -> Record:
 
 
 def _resumed(record: Record, item: Item) -> Record:
-    """The record, with the job that an earlier attempt of this generation has left in the item."""
-    if item.outputs is None:
+    """The record, with what an earlier attempt of this generation left in the item: a job, or the loss of one."""
+    if item.outputs is None and item.resubmits <= record.resubmits:
         return record
     resumed = dataclasses.replace(
         record, outputs=item.outputs, submitted_at=item.submitted_at, resubmits=item.resubmits, partial=item.partial

@@ -94,7 +94,7 @@ def test_each_run_time_dependency_is_imported_by_shipped_code(name: str) -> None
     assert name in {DISTRIBUTIONS.get(package, package) for package in foreign(*SHIPPED)}
 
 
-@pytest.mark.parametrize("name", ["moto", "pytest", "fakeredis", "boto3", "hypothesis", "jsonschema", "PyYAML"])
+@pytest.mark.parametrize("name", ["moto", "pytest", "fakeredis", "boto3", "hypothesis", "PyYAML"])
 def test_each_development_dependency_is_imported_by_tests_or_the_local_stack(name: str) -> None:
     assert name in {DISTRIBUTIONS.get(package, package) for package in foreign("tests", "local")}
 

@@ -1,0 +1,202 @@
+"""The demo works, and would say so if something were wrong."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+import redis
+import requests
+from rich.console import Console
+
+from local import ROOT
+from local.demo_checks import CHECKS, check
+from local.demo_plan import Asked, Request, plan
+from local.demo_view import Seen, Watch, first_answers, look, result_table
+from local.dynamodb import TABLE_NAME
+from local.redis_server import RedisServer
+from local.stack import Stack
+from local.third_party import ThirdParty
+from local.waiting import wait_until
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Ends = tuple[Stack, list[Asked], list[Asked]]
+
+JOB = Request("example", "a", by_query=True)
+COIN = Request("coin", "b", by_query=False)
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_the_demo_stores_every_task_exactly_once(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "local.demo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for request in plan():
+        assert request.task_id in done.stdout
+    assert done.stdout.count("✓") == len(CHECKS)
+    assert "36 of 36 requests answered" in done.stdout
+    assert list(tmp_path.iterdir()) == []  # neither a log nor a server's directory is left
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_an_interrupted_demo_ends_at_once_and_says_so(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    with output.open("wb") as stream:
+        program = subprocess.Popen([sys.executable, "-m", "local.demo"], cwd=ROOT, stdout=stream)
+        wait_until(lambda: b"requests answered" in output.read_bytes(), 60, "the first requests")
+        program.send_signal(signal.SIGINT)
+        assert program.wait(30) == 130
+    assert "interrupted" in output.read_text()
+
+
+def test_the_plan_has_both_providers_both_routes_and_duplicates_side_by_side() -> None:
+    planned = plan()
+    tasks = Counter(request.task_id for request in planned)
+    assert len(planned) == 36
+    assert {request.provider for request in planned} == {"example", "coin"}
+    assert {request.by_query for request in planned} == {True, False}
+    assert len([task_id for task_id, count in tasks.items() if count > 1]) == 8
+    assert any(earlier == later for earlier, later in pairwise(planned))
+
+
+@pytest.fixture
+def ends(dynamodb: "DynamoDBClient", redis_server: Any) -> Iterator[Ends]:
+    """A stack after a demo of two tasks in which all went well: the parts that the checks look at."""
+    server: RedisServer = redis_server("valkey")
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+    with ThirdParty(seed=1, answer_seconds=0) as party:
+        stack = SimpleNamespace(third_party=party, redis=server, dynamodb=SimpleNamespace(client=lambda: dynamodb))
+        for request, enough in ((JOB, party.asks("a")), (COIN, 0)):
+            status, asked = 0, 0
+            while asked < enough or (not enough and status != 200):
+                url = f"{party.url}/{request.provider}"
+                status = requests.get(url, {"task-name": request.name}, timeout=5, allow_redirects=False).status_code
+                asked += 1
+            put(stack, request, "completed", party.whole(request.name))
+        first = [Asked(JOB, 202, {"status": "pending"}, 0.1), Asked(JOB, 202, {"deduplicated": True}, 0.1)]
+        first.append(Asked(COIN, 200, {"status": "completed"}, 0.1))
+        again = [Asked(request, 200, {"data": party.whole(request.name)}, 0.1) for request in (JOB, COIN)]
+        yield cast("Stack", stack), first, again
+
+
+def put(stack: Any, request: Request, status: str, data: object) -> None:
+    item = {
+        "task_id": {"S": request.task_id},
+        "status": {"S": status},
+        "created_at": {"N": "1000"},
+        "completed_at": {"N": "3500"},
+        "data": {"S": json.dumps(data)},
+    }
+    stack.dynamodb.client().put_item(TableName=TABLE_NAME, Item=item)
+
+
+def failing(ends: Ends) -> list[str]:
+    return check(*ends, Console(file=io.StringIO()))
+
+
+@pytest.mark.server
+def test_when_all_went_well_every_check_holds(ends: Ends) -> None:
+    assert failing(ends) == []
+
+
+@pytest.mark.server
+def test_an_answer_that_is_an_error_fails_the_demo(ends: Ends) -> None:
+    ends[1].append(Asked(JOB, 503, {"deduplicated": True}, 0.1))
+    assert failing(ends) == ["every request was answered at once with what is known"]
+
+
+@pytest.mark.server
+def test_a_task_begun_twice_fails_the_demo(ends: Ends) -> None:
+    ends[1].append(Asked(JOB, 202, {"deduplicated": False}, 0.1))
+    assert failing(ends) == ["of several requests for one task exactly one began it"]
+
+
+@pytest.mark.server
+def test_a_task_that_is_not_completed_fails_the_demo(ends: Ends) -> None:
+    put(ends[0], JOB, "pending", ends[0].third_party.whole("a"))
+    assert failing(ends) == ["every task is completed, one item each in DynamoDB"]
+
+
+@pytest.mark.server
+def test_an_item_that_nobody_asked_for_fails_the_demo(ends: Ends) -> None:
+    put(ends[0], Request("example", "c", by_query=True), "completed", ends[0].third_party.whole("c"))
+    assert failing(ends) == ["every task is completed, one item each in DynamoDB"]
+
+
+@pytest.mark.server
+def test_wrong_data_fails_the_demo(ends: Ends) -> None:
+    put(ends[0], JOB, "completed", {"name": "a"})
+    assert failing(ends) == ["each item's data is what the third party says is the whole"]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("path", ["example?task-name=a", "coin?task-name=b"])
+def test_a_third_party_asked_too_often_fails_the_demo(ends: Ends, path: str) -> None:
+    requests.get(f"{ends[0].third_party.url}/{path}", timeout=5, allow_redirects=False)
+    assert failing(ends) == ["the third party was asked exactly as often as needed"]
+
+
+@pytest.mark.server
+def test_a_key_left_in_redis_fails_the_demo(ends: Ends) -> None:
+    with redis.Redis.from_url(ends[0].redis.url) as client:
+        client.set("left", "over")
+        assert failing(ends) == ["Redis holds nothing any more"]
+        client.flushall()
+
+
+@pytest.mark.server
+def test_another_answer_when_asked_again_fails_the_demo(ends: Ends) -> None:
+    ends[2][0] = Asked(JOB, 200, {"data": {"name": "a"}}, 0.1)
+    assert failing(ends) == ["asked again, every task is answered 200 from the stored data"]
+
+
+@pytest.mark.server
+def test_the_table_tells_of_each_task_how_it_began_and_what_is_stored(ends: Ends) -> None:
+    stack, first, _ = ends
+    output = io.StringIO()
+    Console(file=output, width=120).print(result_table(stack, first, 120))
+    [row] = [line for line in output.getvalue().splitlines() if "example/a" in line]
+    polls = stack.third_party.asks("a") - 1
+    assert row.split()[:7] == ["example/a", "202", "nothing", "yet", "2", str(polls), "2.5"]
+    assert '{"name": "a"' in row
+
+
+@pytest.mark.server
+def test_a_look_counts_what_waits_what_is_in_process_and_what_is_done(ends: Ends) -> None:
+    with redis.Redis.from_url(ends[0].redis.url) as client:
+        client.zadd("{queue:example}", {"a": 0, "b": 1, "c": 2})
+        client.zadd("{queue:coin}", {"d": 0})
+        seen = look(ends[0], answered=3)
+        client.flushall()
+    assert (seen.answered, seen.completed, seen.waiting, seen.processing) == (3, 2, 2, 2)
+
+
+def test_the_first_answer_of_a_task_is_the_one_that_began_it() -> None:
+    early, late = Asked(JOB, 202, {"deduplicated": True}, 0.1), Asked(JOB, 202, {"deduplicated": False}, 0.1)
+    assert first_answers([early, late]) == {"example/a": late}
+    assert first_answers([late, early]) == {"example/a": late}
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_and_in_plain_lines_elsewhere(*, terminal: bool) -> None:
+    output = io.StringIO()
+    with Watch(Console(file=output, force_terminal=terminal, width=120), 36, 28) as watch:
+        watch.show(Seen(answered=12, completed=7, waiting=3, processing=2, asks=40))
+    assert "3 waiting, 2 in process, third party asked 40 times" in output.getvalue()
+    assert ("12 of 36 requests answered, 7 of 28 tasks completed" in output.getvalue()) is not terminal
