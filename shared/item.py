@@ -9,6 +9,7 @@
 | `expires_at`                       | N      | DynamoDB's TTL, epoch seconds; on finished items only            |
 | `attempt`                          | M      | `submitted_at` (ms), `resubmits`                                 |
 | `open`                             | S      | only while pending: the key of the sparse index `open`           |
+| `group`                            | S      | whose task it is, for fairness; only if the request said         |
 | `input_digest`                     | S      | SHA-256 of the input's canonical JSON                            |
 | `input` `outputs` `partial` `data` `error` | S or B | JSON text, gzip above 4 KB: exact for every number and nesting |
 """
@@ -45,6 +46,7 @@ class Item:
     submitted_at: int | None
     resubmits: int
     input_digest: str
+    group: str
     input: Json
     outputs: dict[str, Json] | None
     partial: Json
@@ -77,6 +79,7 @@ def parse(attributes: Any) -> Item | None:
         submitted_at=_integer(attempt.get("submitted_at")),
         resubmits=_integer(attempt.get("resubmits")) or 0,
         input_digest=attributes["input_digest"]["S"],
+        group=attributes.get("group", {"S": ""})["S"],
         **{name: _unpacked(attributes.get(name)) for name in LIMITS},
     )
 

@@ -1,13 +1,16 @@
-"""A provider's limits, shared by all workers: decided inside the scripts, where one sees what all the others do."""
+"""What all workers share of a provider: its limits, and its health. Decided in the scripts, where one sees all others."""
 
 from dataclasses import dataclass
+
+PATIENCE = 5
+"""So many troubles in a row, without one good answer, pause a provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a provider allows at once; None: no limit. Spans are seconds.
+    """What a provider allows at once; None: no limit.
 
-    `rate`: attempts may begin once per `rate_seconds`, up to `burst` of them saved up. `parallel`: attempts at once.
+    `rate_seconds`: an attempt may begin once in so long, up to `burst` of them saved up. `parallel`: attempts at once.
     `open_jobs`: jobs open at the provider at once; tasks beyond it wait, not started.
     """
 
@@ -18,3 +21,22 @@ class Limits:
 
 
 UNLIMITED = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What answers told of a provider: it is well; or to be left alone for `pause_seconds`; or in trouble, so often.
+
+    `patience` troubles in a row, or one after a pause, pause it for `trouble_seconds`, twice as long each time in a
+    row, at most `longest_seconds`.
+    """
+
+    well: bool = False
+    pause_seconds: float = 0
+    troubles: int = 0
+    patience: int = PATIENCE
+    trouble_seconds: float = 0
+    longest_seconds: float = 0
+
+
+UNKNOWN = Health()

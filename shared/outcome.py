@@ -26,11 +26,15 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Something went wrong that says nothing about the job: try again in `delay_seconds`."""
+    """Something went wrong that says nothing about the job: try again in `delay_seconds`.
+
+    `pause_seconds`: the provider itself asked to be left alone for so long, by everybody.
+    """
 
     delay_seconds: float
     reason: str
     action: RetryAction | None = None
+    pause_seconds: float = 0
 
 
 @dataclass(frozen=True, slots=True)

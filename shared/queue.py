@@ -23,13 +23,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from redis import Redis, RedisCluster, RedisError
 from redis.commands.core import Script
 
 from shared.errors import QueueUnavailable
-from shared.limits import UNLIMITED, Limits
+from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.task import Task
 
 Added: TypeAlias = Literal["created", "waiting", "exists", "stale"]
@@ -50,8 +50,7 @@ class Hold:
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Add:
+class Add(NamedTuple):
     """A task to put in: due after `delay_seconds`; `group` is whose it is, for fairness between groups."""
 
     task: Task
@@ -61,31 +60,13 @@ class Add:
     group: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(NamedTuple):
     """A task to give back: due after `delay_seconds`, with a new record or the old one."""
 
     hold: Hold
     delay_seconds: float = 0
     record: str | None = None
     has_job: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """What answers told of a provider: well; or to be left alone for `pause_seconds`; or in trouble so many times.
-
-    `patience` troubles in a row, or one after a pause, pause it for `trouble_seconds`.
-    """
-
-    well: bool = False
-    pause_seconds: float = 0
-    troubles: int = 0
-    patience: int = 10
-    trouble_seconds: float = 0
-
-
-UNKNOWN = Health()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +165,8 @@ class Queue:
             (*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in releases
         ]
         pause_ms = -1 if health.well else _ms(health.pause_seconds)
-        head = (pause_ms, health.troubles, health.patience, _ms(health.trouble_seconds))
+        spans = (_ms(health.trouble_seconds), _ms(health.longest_seconds))
+        head = (pause_ms, health.troubles, health.patience, *spans)
         return self._done("release", [one.hold.task for one in releases], rows, head)
 
     def bury(self, holds: Sequence[Hold]) -> list[bool]:

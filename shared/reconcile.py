@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from shared.errors import QueueUnavailable, StoreUnavailable
 from shared.provider import Provider
-from shared.queue import BATCH, Queue, new_token
+from shared.queue import BATCH, Add, Queue, new_token
 from shared.store import Store
 from shared.task import Task
 from shared.worker import record_of
@@ -69,14 +69,14 @@ class Reconciler:
 
     def _add(self, missing: list[tuple[Task, int]], max_delay: float) -> int:
         """Add what is still pending, due no earlier than a lease from now: whoever works on it has stored by then."""
-        adds, delays = [], []
+        adds = []
         for task, generation in missing:
             item = self._store.get(task, self._clock())
             if item is not None and item.status == "pending" and item.generation == generation:
-                adds.append((task, generation, record_of(item).to_text()))
-                delays.append(self._lease_seconds + self._random.uniform(0, max_delay))
+                delay = self._lease_seconds + self._random.uniform(0, max_delay)
+                adds.append(Add(task, generation, record_of(item).to_text(), delay, item.group))
                 log.info("requeued", extra={"provider": task.provider, "task": task.name, "generation": generation})
-        return self._queue.add(adds, token=new_token(), delays=delays).count("created") if adds else 0
+        return self._queue.add(adds, token=new_token()).count("created") if adds else 0
 
     def _forget_dead(self, name: str, remaining: Callable[[], float]) -> Counter[str]:
         """Forget dead letters whose item is gone, or no longer tells of that failure."""

@@ -27,6 +27,7 @@ class Record:
     generation: int
     created_at: int
     input: Json
+    group: str = ""
     outputs: dict[str, Json] | None = None
     partial: Json = None
     progress: Json = None

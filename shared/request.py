@@ -14,16 +14,22 @@ from shared.task import Task
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_INPUT_BYTES = 32 * 1024
+MAX_GROUP = 64
+FIELDS = {"provider", "name", "input", "group"}
 
 Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRequest:
-    """A request for a task's data. `input` None: not given; `max_age_seconds` None: the provider's freshness."""
+    """A request for a task's data. `input` None: not given; `max_age_seconds` None: the provider's freshness.
+
+    `group` says whose request it is: one group's many tasks do not hold up another's.
+    """
 
     task: Task
     input: dict[str, Json] | None = None
+    group: str = ""
     max_age_seconds: float | None = None
 
 
@@ -37,15 +43,9 @@ def from_query(event: Event, default_provider: str) -> TaskRequest:
 
 
 def from_body(event: Event, default_provider: str) -> TaskRequest:
-    """`POST /tasks` with `{"provider"?, "name", "input"?}`."""
-    body = _body(event, {"provider", "name", "input"})
-    input_ = body.get("input")
-    if "input" in body:
-        if not isinstance(input_, dict):
-            raise BadRequest("the input must be an object", field="input")
-        if len(dumps(input_).encode()) > MAX_INPUT_BYTES:
-            raise ContentTooLarge(f"the input is larger than {MAX_INPUT_BYTES} bytes", field="input")
-    return TaskRequest(task=_named(body, default_provider), input=input_, max_age_seconds=_max_age(event))
+    """`POST /tasks` with `{"provider"?, "name", "input"?, "group"?}`."""
+    body = _body(event, FIELDS)
+    return _task_request(body, default_provider, _max_age(event))
 
 
 def named_in_body(event: Event, default_provider: str) -> Task:
@@ -72,6 +72,19 @@ def named_in_url(event: Event, default_provider: str) -> Task:
         except UnicodeDecodeError as error:
             raise BadRequest("the name in the path is not UTF-8", field="name") from error
     return Task.named(provider, name)
+
+
+def _task_request(body: dict[str, Json], default_provider: str, max_age_seconds: float | None) -> TaskRequest:
+    input_, group = body.get("input"), body.get("group", "")
+    if "input" in body:
+        if not isinstance(input_, dict):
+            raise BadRequest("the input must be an object", field="input")
+        if len(dumps(input_).encode()) > MAX_INPUT_BYTES:
+            raise ContentTooLarge(f"the input is larger than {MAX_INPUT_BYTES} bytes", field="input")
+    if "group" in body and not (isinstance(group, str) and 1 <= len(group) <= MAX_GROUP and group.isprintable()):
+        raise BadRequest(f"the group must be 1 to {MAX_GROUP} printable characters", field="group")
+    task = _named(body, default_provider)
+    return TaskRequest(task=task, input=input_, group=group, max_age_seconds=max_age_seconds)
 
 
 def _named(body: dict[str, Json], default_provider: str) -> Task:

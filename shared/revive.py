@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shared.answer import Answer
 from shared.enqueue import accepted
 from shared.errors import Conflict, NotFound, QueueUnavailable
-from shared.queue import Queue, new_token
+from shared.queue import Add, Queue, new_token
 from shared.store import Store
 from shared.task import Task
 from shared.worker import record_of
@@ -32,9 +32,9 @@ class Reviver:
         if item.status != "failed":
             raise Conflict(f"only a failed task can be revived; this one is {item.status}", field="name")
         keeps_job = item.error["reason"] in KEEPS_JOB
-        begun = self.store.begin(task, item, item.input, self.clock(), keep_outputs=keeps_job)
+        begun = self.store.begin(task, item, item.input, self.clock(), group=item.group, keep_outputs=keeps_job)
         if begun is None:
             raise Conflict("the task was begun again meanwhile", field="name")
         with suppress(QueueUnavailable):  # then reconcile queues it
-            self.queue.add([(task, begun.generation, record_of(begun).to_text())], token=new_token())
+            self.queue.add([Add(task, begun.generation, record_of(begun).to_text(), group=begun.group)], token=new_token())
         return accepted(begun, self.clock(), 1)

@@ -2,13 +2,15 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from shared.item import Item
 from shared.outcome import Failed, Outcome, Pending, Retry
-from shared.queue import Hold, Queue
+from shared.limits import Health
+from shared.provider import Provider
+from shared.queue import Hold, Queue, Release
 from shared.record import Record
 
 Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
@@ -32,18 +34,21 @@ class Settlement:
     item: Item | None = None
 
 
-def settle(queue: Queue, settlements: Iterable[Settlement]) -> Counter[str]:
+def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) -> Counter[str]:
     """Move tasks of one provider in the queue, at most one call per verb; the tally says what became of them.
+
+    The answers' word on the provider's health goes along.
 
     A task that somebody else has taken meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
     """
     by_verb: dict[Verb, list[Settlement]] = {"complete": [], "release": [], "bury": [], "forget": []}
     for settlement in settlements:
         by_verb[settlement.verb].append(settlement)
+    health = provider.health([one.outcome for one in settlements if one.outcome])
     tally: Counter[str] = Counter()
     for verb, group in by_verb.items():
         if group:
-            for settlement, done in zip(group, _move(queue, verb, group), strict=True):
+            for settlement, done in zip(group, _move(queue, verb, group, health), strict=True):
                 counts_as = settlement.counts_as if done or verb == "forget" else "lost"
                 tally[counts_as] += 1
                 _report(settlement, counts_as)
@@ -55,7 +60,7 @@ def facts(hold: Hold) -> dict[str, object]:
     return {"provider": hold.task.provider, "task": hold.task.name, "generation": hold.generation}
 
 
-def _move(queue: Queue, verb: Verb, group: list[Settlement]) -> list[bool]:
+def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> list[bool]:
     match verb:
         case "complete":
             return queue.complete([one.hold for one in group])
@@ -64,10 +69,14 @@ def _move(queue: Queue, verb: Verb, group: list[Settlement]) -> list[bool]:
         case "forget":
             return queue.forget([(one.hold.task, one.hold.generation) for one in group])
         case "release":
-            return queue.release(
-                [(one.hold, one.delay_seconds, one.record.to_text() if one.record else None) for one in group]
-            )
+            return queue.release([_released(one) for one in group], health)
     assert_never(verb)
+
+
+def _released(one: Settlement) -> Release:
+    if one.record is None:
+        return Release(one.hold, one.delay_seconds)
+    return Release(one.hold, one.delay_seconds, one.record.to_text(), has_job=one.record.outputs is not None)
 
 
 def _report(settlement: Settlement, counts_as: str) -> None:

@@ -63,10 +63,11 @@ class Store:
         reply = self._update(
             task,
             "SET #generation = if_not_exists(#generation, :now) + :one, #status = :pending, #input = :input, "
-            "#input_digest = :digest, #open = :open, #created_at = :now, #updated_at = :now "
+            "#input_digest = :digest, #group = :group, #open = :open, #created_at = :now, #updated_at = :now "
             f"REMOVE {removed}",
             f"{unchanged} AND attribute_not_exists(#open)",
             {
+                ":group": {"S": group},
                 ":now": number(now),
                 ":one": number(1),
                 ":pending": {"S": "pending"},

@@ -186,6 +186,7 @@ def record_of(item: Item) -> Record:
         generation=item.generation,
         created_at=item.created_at,
         input=item.input,
+        group=item.group,
         outputs=item.outputs,
         partial=item.partial,
         submitted_at=item.submitted_at,

@@ -78,6 +78,6 @@ end
 
 -- The provider answers as it should: no pause, no probe, no troubles in a row.
 local function recover()
-  if redis.call('EXISTS', gate) == 1 then redis.call('HDEL', gate, 'until', 'probe', 'troubles') end
+  if redis.call('EXISTS', gate) == 1 then redis.call('HDEL', gate, 'until', 'probe', 'troubles', 'pauses') end
 end
 
