@@ -50,7 +50,7 @@ class Exchange:
         self._clock = clock
 
     def begin(self, seconds: float, unauthorized_at: int | None) -> "Exchange":
-        """The exchange of one attempt: `seconds` from now, with a token no older than `unauthorized_at` (epoch ms)."""
+        """The exchange of one attempt: `seconds` from now, with a token younger than `unauthorized_at` (epoch ms)."""
         return Exchange(
             self._servers,
             self._transport,
@@ -130,7 +130,7 @@ class Exchange:
         """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         seconds = min(timeout_seconds, self.seconds_left())
         since = (self._unauthorized_at or 0) / 1000
-        attached = self._credentials.attach(seconds, since=since)
+        attached = self._credentials.attach(seconds, fresh=since > 0, since=since)
         reply = self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(attached), stay=stay)
         if reply.status == 401 and not self._credentials.renewable:
             seconds = min(timeout_seconds, self.seconds_left())
