@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shared.codec import Json
+from shared.reader import Reader
 from shared.template import Expression
 
 Verdict: TypeAlias = Literal["pending", "success", "failure", "retry", "resubmit"]
@@ -38,8 +39,34 @@ class Acceptor:
             return any(self._expects(value) for value in values)
         return bool(values) and all(self._expects(value) for value in values)
 
+    def names(self, status: int) -> bool:
+        """Whether this acceptor is about that HTTP status; a redirect that it names is an answer, not a detour."""
+        is_about_status = self.matcher == "status" or self.argument.text.strip() == "statusCode"
+        return is_about_status and self.matches({"statusCode": status})
+
     def _expects(self, found: Json) -> bool:
         return any(_is_equal(found, expected) for expected in self.expected)
+
+
+def read_acceptor(reader: Reader, status: Expression) -> Acceptor:
+    """An acceptor of a provider file, about `status` unless it says otherwise; faults are noted in the reader."""
+    expected = reader.get("expected", object)
+    on = reader.texts("on", ["poll"])
+    for stage in on:
+        if stage not in ("submit", "poll", "result"):
+            reader.fault("on", f"{stage!r} is none of submit, poll, result")
+    acceptor = Acceptor(
+        state=reader.one_of("state", "pending", "success", "failure", "retry", "resubmit"),
+        matcher=reader.one_of("matcher", "path", "pathAny", "pathAll", "status", default="path"),
+        argument=reader.expression("argument") if "argument" in reader else status,
+        expected=tuple(expected) if isinstance(expected, list) else (expected,),
+        on=frozenset(on),
+        message=reader.expression("message") if "message" in reader else None,
+    )
+    if acceptor.matcher == "status" and "expected" in reader and not all(map(is_status, acceptor.expected)):
+        reader.fault("expected", "must be a status such as 404, a range such as 2XX, or a list of these")
+    reader.done()
+    return acceptor
 
 
 def judge(
@@ -56,15 +83,27 @@ def judge(
 
 
 def _is_equal(found: Json, expected: Json) -> bool:
-    if isinstance(found, str) and isinstance(expected, str):
-        return found.strip().casefold() == expected.strip().casefold()
-    if isinstance(found, bool) or isinstance(expected, bool):
-        return found is expected
+    """Texts are compared trimmed and in any case; everything else strictly: true is not 1, "200" is not 200."""
+    match found, expected:
+        case str(), str():
+            return found.strip().casefold() == expected.strip().casefold()
+        case (bool(), _) | (_, bool()):
+            return found is expected
+        case list(), list():
+            return len(found) == len(expected) and all(map(_is_equal, found, expected))
+        case dict(), dict():
+            return found.keys() == expected.keys() and all(_is_equal(found[key], expected[key]) for key in found)
     return bool(found == expected)
+
+
+def is_status(expected: Json) -> bool:
+    """Whether a status matcher can expect this: a status, or a range such as `2XX`."""
+    if isinstance(expected, str):
+        return re.fullmatch(r"[1-5][0-9xX]{2}", expected) is not None
+    return isinstance(expected, int | float) and not isinstance(expected, bool)
 
 
 def _is_status(status: int, expected: Json) -> bool:
     if isinstance(expected, str):
-        pattern = expected.upper().replace("X", r"\d")
-        return re.fullmatch(pattern, str(status)) is not None
+        return re.fullmatch(expected.upper().replace("X", r"\d"), str(status)) is not None
     return bool(status == expected)

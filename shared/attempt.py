@@ -8,15 +8,19 @@ from shared.codec import Json
 from shared.errors import TransportError
 from shared.exchange import Answered, Exchange
 from shared.hint import hinted_seconds
+from shared.operation import Operation
 from shared.origin import origin_of
-from shared.outcome import Completed, Failed, Retry
+from shared.outcome import Completed, Failed, Retry, RetryAction
 from shared.pace import Finding, Pace
 from shared.record import Record
-from shared.rules import Operation, Rules
-from shared.template import Expression, expressions
+from shared.rules import Rules
+from shared.template import placeholders
 
 HOPELESS = ("invalid-request", "refused-target", "too-large")
 """Troubles of the transport that another try would only meet again."""
+
+_GOES_ON: tuple[Verdict, ...] = ("pending", "success")
+"""Verdicts after which the provider has taken the job, or the next operation of a submit follows."""
 
 
 @dataclass(slots=True)
@@ -32,48 +36,61 @@ class Attempt:
 
     def run(self) -> Finding:
         first = self.record.outputs is None
-        operations = self.rules.submit if first else (self.rules.asks_again,)
         stage: Stage = "submit" if first else "poll"
+        *before, last = self.rules.submit if first else (self.rules.asks_again,)
         response: Json = None
-        for i, operation in enumerate(operations):
+        for operation in before:  # nothing of them is recorded: trouble in a later one repeats them all
             answered = self.send(operation, stage, response)
             if isinstance(answered, Finding):
                 return answered
             verdict, acceptor = self.judged(answered, stage)
-            if verdict in ("pending", "success"):
-                self.keep_outputs(operation, answered)
-                if i + 1 < len(operations):
-                    response = answered.envelope
-                    continue
-            return self.concluded(verdict, acceptor, answered, stage)
-        raise AssertionError("a provider file has at least one submit operation")
+            if verdict not in _GOES_ON:
+                return self.concluded(verdict, acceptor, answered, stage)
+            response = answered.envelope
+        answered = self.send(last, stage, response)
+        if isinstance(answered, Finding):
+            return answered
+        verdict, acceptor = self.judged(answered, stage)
+        if first and verdict in _GOES_ON:
+            self.record = dataclasses.replace(self.record, outputs=self.context["outputs"], job_at=self.now)
+        return self.concluded(verdict, acceptor, answered, stage)
 
     def send(self, operation: Operation, stage: Stage, response: Json) -> Answered | Finding:
+        """The answer to an operation, its outputs kept; or what it means that there is none."""
         context = self.context | {"response": response}
-        stays = [one for one in self.rules.acceptors if one.matcher == "status" and stage in one.on]
+        stays = [one for one in self.rules.acceptors if one.on & self.stages(stage)]
         try:
             answered = self.exchange.send(operation, context, stays)
         except TransportError as error:
-            if error.reason in HOPELESS:
-                return Finding(Failed(error.reason, str(error)), self.record)
-            return self.pace.trouble(self.record, self.now, error.reason)
+            return self.unanswered(error)
         if answered is None:
-            if stage == "result" and operation.optional:
-                return Finding(Completed(None), self.record)
-            if stage == "result":
-                return self.pace.trouble(self.record, self.now, "missing-link")
-            return Finding(Failed("missing-output", None), self.record)
-        if answered.status != 401:
-            self.record = dataclasses.replace(self.record, unauthorized_at=None)
+            return self.without_url(operation, context, stage)
+        self.keep_outputs(operation, answered)
         if answered.undecodable and 200 <= answered.status <= 299:
             return self.pace.trouble(self.record, self.now, "undecodable")
         return answered
 
+    def unanswered(self, error: TransportError) -> Finding:
+        if error.reason in HOPELESS:
+            return Finding(Failed(error.reason, str(error)), self.record)
+        return self.pace.trouble(self.record, self.now, error.reason)
+
+    def without_url(self, operation: Operation, context: dict[str, Json], stage: Stage) -> Finding:
+        """A URL without a value: in the result stage the link is not there yet, elsewhere it never will be."""
+        if stage == "result":
+            if operation.optional:
+                return Finding(Completed(None), self.record)
+            return self.pace.trouble(self.record, self.now, "missing-link")
+        lacking = [one.expression for one in placeholders(operation.url) if one.expression.of(context) in (None, "")]
+        reason = "missing-output" if any(one.refers_to("outputs") for one in lacking) else "missing-input"
+        return Finding(Failed(reason, f"no value for {', '.join(one.text for one in lacking)}"), self.record)
+
+    def stages(self, stage: Stage) -> set[Stage]:
+        """The stages whose acceptors judge an answer: without a poll operation a submit counts as poll."""
+        return {stage} if self.rules.poll or stage == "result" else {"submit", "poll"}
+
     def judged(self, answered: Answered, stage: Stage) -> tuple[Verdict, Acceptor | None]:
-        """What an answer means in its stage; without a poll operation a submit counts as poll."""
-        rules = self.rules
-        stages: set[Stage] = {stage} if rules.poll or stage == "result" else {"submit", "poll"}
-        return judge(rules.acceptors, stages, answered.envelope)
+        return judge(self.rules.acceptors, self.stages(stage), answered.envelope)
 
     def concluded(self, verdict: Verdict, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
         match verdict:
@@ -93,9 +110,9 @@ class Attempt:
         partial = rules.partial.of(answered.envelope)
         self.record = dataclasses.replace(
             self.record,
-            outputs=self.record.outputs or {},
             partial=self.record.partial if partial is None else partial,
             progress=rules.progress.of(answered.envelope) if rules.progress else None,
+            unauthorized_at=None,
         )
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed("missing-output", rules.error.of(answered.envelope)), self.record)
@@ -106,46 +123,43 @@ class Attempt:
         rules = self.rules
         if stage == "result" or not rules.result:
             return Finding(Completed(rules.data.of(answered.envelope)), self.record)
-        self.record = dataclasses.replace(self.record, outputs=self.record.outputs or {})
+        response: Json = None
         for operation in rules.result:
-            found = self.send(operation, "result", answered.envelope)
+            response = answered.envelope
+            found = self.send(operation, "result", response)
             if isinstance(found, Finding):
                 return found
             answered = found
             verdict, acceptor = self.judged(answered, "result")
             if verdict != "success":
                 return self.concluded(verdict, acceptor, answered, "result")
-            self.keep_outputs(operation, answered)
         last = rules.result[-1]
-        if last.next is None:
-            return Finding(
-                Completed(answered.url if last.decode == "url" else rules.data.of(answered.envelope)), self.record
-            )
-        return self.pages(last, answered)
+        if last.next:
+            return self.pages(last, self.context | {"response": response}, answered)
+        data = answered.url if last.decode == "url" else rules.data.of(answered.envelope)
+        return Finding(Completed(data), self.record)
 
-    def pages(self, operation: Operation, answered: Answered) -> Finding:
+    def pages(self, operation: Operation, context: dict[str, Json], answered: Answered) -> Finding:
         """The pages of a result, joined."""
-        rules = self.rules
         joined: list[Json] = []
         try:
-            for page in self.exchange.pages(operation, answered):
+            for page in self.exchange.pages(operation, context, answered):
                 verdict, acceptor = self.judged(page, "result")
                 if verdict != "success":
                     return self.concluded(verdict, acceptor, page, "result")
-                data = rules.data.of(page.envelope)
-                if not isinstance(data, list):
+                data = self.rules.data.of(page.envelope)
+                if not isinstance(data, list | None):
                     return Finding(Failed("not-a-list", "a page's data is not a list"), self.record)
-                joined += data
+                joined += data or []
         except TransportError as error:
-            return self.pace.trouble(self.record, self.now, error.reason)
+            return self.unanswered(error)
         return Finding(Completed(joined), self.record)
 
     def failure(self, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
-        rules, record, status = self.rules, self.record, answered.status
+        rules, status = self.rules, answered.status
         if acceptor is None:
             if self.renews(status):
-                record = dataclasses.replace(record, unauthorized_at=self.now, reason="unauthorized")
-                return Finding(Retry(0, "unauthorized", "reauthenticate"), record)
+                return self.reauthenticate()
             if status == 404 and stage == "poll" and self.in_grace():
                 return self.trouble("not-found-grace", answered)
             foreign = origin_of(answered.url) not in self.exchange.allowed
@@ -153,24 +167,30 @@ class Attempt:
                 return self.trouble("expired-link", answered)
         message = acceptor.message.of(answered.envelope) if acceptor and acceptor.message else None
         error = message if message is not None else rules.error.of(answered.envelope)
-        record = dataclasses.replace(record, reason=f"HTTP {status}")
+        record = dataclasses.replace(self.record, reason=f"HTTP {status}")
         return Finding(Failed("upstream", error), record)
 
     def renews(self, status: int) -> bool:
         """Whether a 401 asks for a new token: the first in a row, where there are tokens."""
         return status == 401 and self.exchange.renewable and self.record.unauthorized_at is None
 
+    def reauthenticate(self) -> Finding:
+        """A retry at once, with a token younger than this 401."""
+        record = dataclasses.replace(self.record, unauthorized_at=self.now)
+        return _as("reauthenticate", self.pace.trouble(record, self.now, "unauthorized", 0))
+
     def resubmit(self, answered: Answered) -> Finding:
+        """A retry that begins with a new job; its pace and its 404s begin anew, not the deadline."""
         if self.record.resubmits >= self.rules.max_resubmits:
-            return Finding(Failed("too-many-resubmits"), self.record)
-        self.record = dataclasses.replace(self.record, outputs=None, resubmits=self.record.resubmits + 1)
-        finding = self.trouble("resubmit", answered)
-        if isinstance(finding.outcome, Retry):
-            return Finding(dataclasses.replace(finding.outcome, action="resubmit"), finding.record)
-        return finding
+            return Finding(Failed("too-many-resubmits", self.rules.error.of(answered.envelope)), self.record)
+        resubmits = self.record.resubmits + 1
+        self.record = dataclasses.replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
+        return _as("resubmit", self.trouble("resubmit", answered))
 
     def trouble(self, reason: str, answered: Answered) -> Finding:
-        return self.pace.trouble(self.record, self.now, reason, self.hinted(answered))
+        record = dataclasses.replace(self.record, unauthorized_at=None)
+        said = self.rules.error.of(answered.envelope)
+        return self.pace.trouble(record, self.now, reason, self.hinted(answered), said)
 
     def hinted(self, answered: Answered) -> float | None:
         """The answer's own delay, raised to the file's shortest."""
@@ -178,18 +198,26 @@ class Attempt:
         return None if seconds is None else max(seconds, self.rules.backoff.min_delay)
 
     def keep_outputs(self, operation: Operation, answered: Answered) -> None:
-        """Outputs of an answer below 400, merged; null never overwrites."""
+        """Outputs of an answer below 400, merged; null never overwrites. Before there is a job none is recorded."""
         if answered.status < 400:
             found = {name: expression.of(answered.envelope) for name, expression in operation.outputs.items()}
-            kept = {name: value for name, value in found.items() if value is not None}
-            self.record = dataclasses.replace(self.record, outputs=(self.record.outputs or {}) | kept)
-            answered.envelope["outputs"] = self.context["outputs"] = self.record.outputs
+            outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
+            self.context["outputs"] = answered.envelope["outputs"] = outputs
+            if self.record.outputs is not None:
+                self.record = dataclasses.replace(self.record, outputs=outputs)
 
     def lacks_output(self, operation: Operation) -> bool:
         """Whether a placeholder of the operation refers to an output that has no value."""
-        texts = expressions([operation.url, operation.query, operation.headers, operation.body])
-        return any("outputs" in text and Expression(text).of(self.context) is None for text in texts)
+        return any(one.refers_to("outputs") and one.of(self.context) is None for _, one in operation.placed())
 
     def in_grace(self) -> bool:
-        begun = self.now if self.record.submitted_at is None else self.record.submitted_at
+        """Whether the job is so young that a provider may not know it yet."""
+        begun = next((at for at in (self.record.job_at, self.record.submitted_at) if at is not None), self.now)
         return self.now - begun <= self.rules.not_found_grace_seconds * 1000
+
+
+def _as(action: RetryAction, finding: Finding) -> Finding:
+    """The same finding, its retry with an action."""
+    if isinstance(finding.outcome, Retry):
+        return Finding(dataclasses.replace(finding.outcome, action=action), finding.record)
+    return finding

@@ -65,7 +65,7 @@ class Credentials:
         return any(isinstance(scheme, OAuth2) for scheme in self._schemes)
 
     def attach(self, seconds: float, *, fresh: bool = False, since: float = 0) -> Attached:
-        """What to send, within `seconds`. `fresh`: read secrets again; a token fetched before `since` is renewed.
+        """What to send, within `seconds`. `fresh`: read secrets again; a token no younger than `since` is renewed.
 
         Raises TransportError when a secret or a token cannot be had.
         """
@@ -93,9 +93,10 @@ class Credentials:
         with self._lock:
             now = self._clock()
             token = self._token
-            if token is None or now >= token.expires_at or token.fetched_at < since:
+            if token is None or now >= token.expires_at or 0 < token.fetched_at <= since:
                 call = _token_call(scheme, self._secret(scheme.client_secret, fresh=since > 0))
-                reply = self._transport.send(call, seconds, allowed=frozenset({origin_of(scheme.token_url)}))
+                allowed = frozenset({origin_of(scheme.token_url)})
+                reply = self._transport.send(call, seconds, allowed=allowed, stay=lambda _: True)  # with its secret
                 token = self._token = _token(reply, now)
             return token.value
 

@@ -5,7 +5,7 @@ import io
 import re
 
 from shared.codec import Json, loads
-from shared.rules import Decoding
+from shared.operation import Decoding
 from shared.transport import Reply
 
 
@@ -13,6 +13,8 @@ def decode(reply: Reply, decoding: Decoding) -> Json:
     """The body's value; None for an empty one. Raises ValueError for what is not what it is declared to be."""
     if decoding == "url":
         return reply.url
+    if not reply.body:
+        return None
     content_type = reply.headers.get("content-type", "").lower()
     if decoding == "auto":
         decoding = _declared(content_type, reply.body)
@@ -22,12 +24,12 @@ def decode(reply: Reply, decoding: Decoding) -> Json:
         case "csv":
             return _rows(_text(reply.body, content_type))
         case "text":
-            return _text(reply.body, content_type) if reply.body else None
+            return _text(reply.body, content_type)
     return loads(reply.body) if reply.body.strip() else None
 
 
 def _declared(content_type: str, body: bytes) -> Decoding:
-    if re.search(r"jsonl|ndjson|json-seq|jsonlines", content_type):
+    if re.search(r"jsonl|ndjson|jsonlines", content_type):
         return "jsonl"
     if "csv" in content_type:
         return "csv"

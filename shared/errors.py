@@ -14,7 +14,11 @@ class SettingsError(MeanwhileError):
 
 
 class ProviderFileError(MeanwhileError):
-    """A provider file is not usable; the message names the file, the place in it and the reason."""
+    """A provider file is not usable; each of `faults` names the file, the place in it and the reason."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
 
 
 class QueueUnavailable(MeanwhileError):

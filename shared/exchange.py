@@ -4,16 +4,15 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import urljoin
 
 from shared.acceptor import Acceptor
 from shared.codec import Json
 from shared.credentials import Attached, Credentials
 from shared.decode import decode
 from shared.errors import TransportError
-from shared.origin import Origin, origin_of
-from shared.rules import Operation
-from shared.template import fill, fill_url
+from shared.operation import Operation
+from shared.origin import Origin, joined, origin_of
+from shared.template import fill, fill_url, text_of
 from shared.transport import Call, Reply, Transport
 
 MAX_PAGES = 1000
@@ -51,7 +50,7 @@ class Exchange:
         self._clock = clock
 
     def begin(self, seconds: float, unauthorized_at: int | None) -> "Exchange":
-        """The exchange of one attempt: `seconds` from now, with a token no older than `unauthorized_at` (epoch ms)."""
+        """The exchange of one attempt: `seconds` from now, with a token younger than `unauthorized_at` (epoch ms)."""
         return Exchange(
             self._servers,
             self._transport,
@@ -77,52 +76,61 @@ class Exchange:
 
         Raises TransportError.
         """
-        url = fill_url(operation.url, context)
-        if url is None or url == "":
+        url = self._url(operation, context)
+        if not url:
             return None
-        url = urljoin(self._servers[0], url)
         if operation.decode == "url":
             return self._answered(Reply(200, {}, b"", url), operation, context)
         call = Call(
             method=operation.method,
             url=url,
             query={name: value for name, value in fill(operation.query, context).items() if value is not None},
-            headers={
-                name: _text(value) for name, value in fill(operation.headers, context).items() if value is not None
-            },
+            headers=self._headers(operation, context),
             body=fill(operation.body, context),
             content_type=operation.content_type,
         )
 
         def stay(status: int) -> bool:
-            return any(acceptor.matches({"statusCode": status}) for acceptor in acceptors)
+            return any(acceptor.names(status) for acceptor in acceptors)
 
         return self._answered(self._sent(call, operation.timeout_seconds, stay), operation, context)
 
-    def pages(self, operation: Operation, answered: Answered) -> Iterator[Answered]:
-        """This answer, then the answers behind its `next` links. Raises TransportError."""
+    def pages(self, operation: Operation, context: dict[str, Json], answered: Answered) -> Iterator[Answered]:
+        """This answer to the operation, then the answers behind its `next` links. Raises TransportError."""
         seen = {answered.url}
+        headers = self._headers(operation, context)
         while True:
             yield answered
             link = operation.next.of(answered.envelope) if operation.next else None
             if link is None or link == "":
                 return
-            url = urljoin(answered.url, link) if isinstance(link, str) else ""
+            url = joined(answered.url, link) if isinstance(link, str) else ""
             if not url or url in seen or len(seen) >= MAX_PAGES:
                 raise TransportError("the pages do not end", reason="pages-without-end")
             seen.add(url)
-            call = Call(method="GET", url=url, query={}, headers={})
+            call = Call(method="GET", url=url, query={}, headers=headers)
             answered = self._answered(
                 self._sent(call, operation.timeout_seconds, lambda _: False), operation, answered.envelope
             )
             if answered.undecodable and 200 <= answered.status <= 299:
                 raise TransportError("a page cannot be decoded", reason="undecodable")
 
+    def _url(self, operation: Operation, context: dict[str, Json]) -> str | None:
+        try:
+            url = fill_url(operation.url, context)
+        except ValueError as error:
+            raise TransportError(str(error), reason="invalid-request") from error
+        return joined(self._servers[0], url) if url else None
+
+    def _headers(self, operation: Operation, context: dict[str, Json]) -> dict[str, str]:
+        filled = fill(operation.headers, context).items()
+        return {name: text_of(value) for name, value in filled if value is not None}
+
     def _sent(self, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
         """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         seconds = min(timeout_seconds, self.seconds_left())
         since = (self._unauthorized_at or 0) / 1000
-        attached = self._credentials.attach(seconds, since=since)
+        attached = self._credentials.attach(seconds, fresh=since > 0, since=since)
         reply = self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(attached), stay=stay)
         if reply.status == 401 and not self._credentials.renewable:
             seconds = min(timeout_seconds, self.seconds_left())
@@ -154,7 +162,3 @@ def _attacher(attached: Attached) -> Callable[[Call], Call]:
         )
 
     return attach
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else str(value)

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Literal, TypeAlias
 
 from shared.codec import Json
+from shared.reader import Reader
 from shared.template import Expression
 
 Unit: TypeAlias = Literal["s", "ms", "epoch", "http-date"]
@@ -26,6 +28,16 @@ _BUILT_IN = (
     Hint(argument=Expression('headers."retry-after"'), unit="s"),
     Hint(argument=Expression('headers."retry-after"'), unit="http-date"),
 )
+
+
+def read_hint(reader: Reader) -> Hint:
+    """A hint of a provider file; faults are noted in the reader."""
+    hint = Hint(
+        argument=reader.expression("argument"),
+        unit=reader.one_of("unit", "s", "ms", "epoch", "http-date", default="s"),
+    )
+    reader.done()
+    return hint
 
 
 def hinted_seconds(hints: Iterable[Hint], envelope: dict[str, Json], now: int) -> float | None:
@@ -51,9 +63,9 @@ def _seconds(value: Json, unit: Unit, now_seconds: float) -> float | None:
         return None
     match unit:
         case "s":
-            return number
+            return number if number >= 0 else None  # -1 is how some say that they do not know
         case "ms":
-            return number / 1000
+            return number / 1000 if number >= 0 else None
         case "epoch":
             return number - now_seconds
 
@@ -62,6 +74,7 @@ def _until_date(value: Json, now_seconds: float) -> float | None:
     if not isinstance(value, str):
         return None
     try:
-        return parsedate_to_datetime(value).timestamp() - now_seconds
+        date = parsedate_to_datetime(value)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now_seconds
     except (ValueError, OverflowError, TypeError, IndexError):
         return None

@@ -2,7 +2,7 @@
 
 import ipaddress
 from typing import TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from shared.errors import TransportError
 
@@ -22,6 +22,23 @@ def origin_of(url: str) -> Origin:
     if not parts.hostname or parts.username is not None:
         raise TransportError("a URL without a host, or with a user in it", reason="invalid-request")
     return parts.scheme, parts.hostname.lower().rstrip("."), port
+
+
+def has_origin(url: str) -> bool:
+    """Whether a text is an absolute http(s) URL."""
+    try:
+        origin_of(url)
+    except TransportError:
+        return False
+    return True
+
+
+def joined(base: str, link: str) -> str:
+    """The absolute URL that a link means beside `base` (RFC 3986, 5). Raises TransportError if it is none."""
+    try:
+        return urljoin(base, link)
+    except ValueError as error:
+        raise TransportError("not a URL", reason="invalid-request") from error
 
 
 def is_public(address: str) -> bool:

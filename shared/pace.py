@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from random import Random
 
+from shared.codec import Json
 from shared.outcome import Failed, Outcome, Pending, Retry
 from shared.record import Record
 from shared.rules import Rules
@@ -33,11 +34,14 @@ class Pace:
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
 
-    def trouble(self, record: Record, now: int, reason: str, hint: float | None = None) -> Finding:
-        """After trouble that says nothing about the job: another try, or the end after too much of it in a row."""
+    def trouble(self, record: Record, now: int, reason: str, hint: float | None = None, said: Json = None) -> Finding:
+        """After trouble that says nothing about the job: another try, or the end after too much of it in a row.
+
+        `said` is the provider's own word on it, kept with the end.
+        """
         record = dataclasses.replace(record, errors=record.errors + 1, reason=reason)
         if record.errors > self.rules.max_errors:
-            return Finding(Failed("too-many-errors", reason), record)
+            return Finding(Failed("too-many-errors", reason if said is None else said), record)
         delay = self.rules.backoff.after_error(record.errors, self.random) if hint is None else hint
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Retry(cut, reason), record)

@@ -1,87 +1,135 @@
-"""Reads one object of a provider file; every fault names its place, and a key that nobody read is a fault."""
+"""Reads one object of a provider file; every fault is noted with its place, and a key that nobody read is a fault."""
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from shared.codec import Json
 from shared.errors import ProviderFileError
 from shared.template import Expression
 
-T = TypeVar("T")
-
 _MISSING: Any = object()
+_KINDS: dict[type, tuple[str, Json]] = {
+    str: ("a text", "null"),
+    dict: ("an object", {}),
+    list: ("a list", []),
+    bool: ("true or false", False),
+    object: ("a value", None),
+}
+"""What a kind of value is called, and what is read on with in a faulty one's stead."""
 
 
 @dataclass(slots=True)
 class Reader:
-    """One object at `place`, a path such as `$.submit`. Every method raises ProviderFileError."""
+    """One object at `place`, a path such as `$.submit`; its faults and those of what is in it gather in `faults`."""
 
-    value: Mapping[str, Json]
+    value: Json
     place: str = "$"
+    faults: list[str] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, dict):
-            raise ProviderFileError(f"{self.place}: must be an object")
+            self.faults.append(f"{self.place}: must be an object")
+            self.value, self.faults = {}, []  # no more is to be said of it
 
     def __contains__(self, key: str) -> bool:
         return key in self.value
 
-    def skip(self, *keys: str) -> None:
-        self.read.update(keys)
+    def fault(self, key: str, reason: str) -> None:
+        self.faults.append(f"{self.place}.{key}: {reason}")
 
-    def get(self, key: str, kind: type[T], default: Any = _MISSING) -> Any:
+    def get(self, key: str, kind: type, default: Any = _MISSING) -> Any:
         self.read.add(key)
-        if key not in self.value and default is not _MISSING:
-            return default
-        value = self.value.get(key, _MISSING)
+        name, stand_in = _KINDS[kind]
+        value = self.value.get(key, default)
         if value is _MISSING:
-            raise ProviderFileError(f"{self.place}.{key}: is missing")
-        if not isinstance(value, kind):
-            raise ProviderFileError(f"{self.place}.{key}: must be of type {kind.__name__}")
+            self.fault(key, "is missing")
+            return stand_in
+        if not isinstance(value, kind) and value is not default:
+            self.fault(key, f"must be {name}")
+            return stand_in
         return value
 
-    def number(self, key: str, default: Any = _MISSING) -> float:
-        value = self.get(key, (int, float), default)  # type: ignore[arg-type]
-        if isinstance(value, bool) or value < 0:
-            raise ProviderFileError(f"{self.place}.{key}: must be a number from 0 on")
-        return float(value)
+    def number(
+        self, key: str, default: Any = _MISSING, *, least: float = 0, most: float = math.inf, beyond: bool = False
+    ) -> float:
+        """A number from `least` (or, `beyond`, above it) to `most`."""
+        value = self.get(key, object, default)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and least <= value <= min(most, 1e300) and not (beyond and value == least):
+            return float(value)
+        if key in self.value:
+            limits = f" up to {most:g}" if most < math.inf else ""
+            self.fault(key, f"must be a number {'above' if beyond else 'from'} {least:g}{limits}")
+        return 1.0
+
+    def whole(self, key: str, default: int) -> int:
+        """A whole number from 0."""
+        value = self.number(key, default)
+        if not value.is_integer():
+            self.fault(key, "must be a whole number")
+        return int(value)
 
     def one_of(self, key: str, *choices: str, default: Any = _MISSING) -> Any:
-        value = self.get(key, str, default)
-        if value not in choices:
-            raise ProviderFileError(f"{self.place}.{key}: must be one of {', '.join(choices)}")
+        value = self.get(key, object, default)
+        if key in self.value and value not in choices:
+            self.fault(key, f"must be one of {', '.join(choices)}")
+            return choices[0]
         return value
 
-    def list_of(self, key: str, kind: type[T], default: Any = _MISSING) -> list[T]:
-        values: list[T] = self.get(key, list, default)
-        if (not values and key in self.value) or not all(isinstance(value, kind) for value in values):
-            raise ProviderFileError(f"{self.place}.{key}: must be a list of {kind.__name__}, not empty")
-        return values
-
-    def reader(self, key: str, default: Any = _MISSING) -> "Reader":
-        return Reader(self.get(key, dict, default), f"{self.place}.{key}")
-
-    def readers(self, key: str, default: Any = _MISSING) -> list["Reader"]:
+    def texts(self, key: str, default: Any = _MISSING, *, least: int = 0) -> list[str]:
+        """A list of at least so many texts."""
         values: list[Json] = self.get(key, list, default)
-        if not values and default is _MISSING:
-            raise ProviderFileError(f"{self.place}.{key}: must not be empty")
-        return [Reader(value, f"{self.place}.{key}[{i}]") for i, value in enumerate(values)]
+        self._require(key, values, least)
+        for i, value in enumerate(values):
+            if not isinstance(value, str):
+                self.fault(f"{key}[{i}]", "must be a text")
+        return [value for value in values if isinstance(value, str)]
 
-    def one_or_many(self, key: str) -> list["Reader"]:
-        """An object, or a list of them."""
-        if isinstance(self.value.get(key), list):
-            return self.readers(key)
-        return [self.reader(key)]
+    def named_texts(self, key: str) -> dict[str, str]:
+        """An object of texts."""
+        values: dict[str, Json] = self.get(key, dict, {})
+        for name, value in values.items():
+            if not isinstance(value, str):
+                self.fault(f"{key}.{name}", "must be a text")
+        return {name: value for name, value in values.items() if isinstance(value, str)}
 
-    def expression(self, key: str, text: str) -> Expression:
+    def expression(self, key: str, default: Any = _MISSING) -> Expression:
+        """JMESPath."""
+        return self.compiled(key, self.get(key, str, default))
+
+    def compiled(self, key: str, text: str) -> Expression:
+        """The JMESPath `text`, which stands in `key`."""
         try:
             return Expression(text)
         except ProviderFileError as error:
-            raise ProviderFileError(f"{self.place}.{key}: {error}") from error
+            self.fault(key, str(error))
+            return Expression("null")
+
+    def reader(self, key: str, default: Any = _MISSING) -> "Reader":
+        """An object."""
+        if key not in self.value and default is _MISSING:
+            self.fault(key, "is missing")
+            return Reader({}, f"{self.place}.{key}")
+        self.read.add(key)
+        return Reader(self.value.get(key, default), f"{self.place}.{key}", self.faults)
+
+    def readers(self, key: str, default: Any = _MISSING, *, least: int = 0) -> list["Reader"]:
+        """A list of at least so many objects."""
+        values: list[Json] = self.get(key, list, default)
+        self._require(key, values, least)
+        return [Reader(value, f"{self.place}.{key}[{i}]", self.faults) for i, value in enumerate(values)]
+
+    def one_or_many(self, key: str) -> list["Reader"]:
+        """An object, or a list of at least one."""
+        return self.readers(key, least=1) if isinstance(self.value.get(key), list) else [self.reader(key)]
 
     def done(self) -> None:
-        unknown = sorted(set(self.value) - self.read)
-        if unknown:
-            raise ProviderFileError(f"{self.place}.{unknown[0]}: is not supported")
+        """Everything was asked for; what else stands here is a fault."""
+        for key in sorted(self.value.keys() - self.read):
+            self.fault(key, "is not known")
+
+    def _require(self, key: str, values: list[Json], least: int) -> None:
+        if isinstance(self.value.get(key), list) and len(values) < least:
+            self.fault(key, "must not be empty")

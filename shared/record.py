@@ -19,9 +19,10 @@ VERSION = 1
 class Record:
     """One generation's progress. Instants are epoch milliseconds.
 
-    `outputs` is None until the provider has taken the job, then what is needed to ask after it. `polls` counts
-    pending answers, `errors` the troubles since the last good answer, `attempts` everything that was asked.
-    `unauthorized_at` is when the last answer was a 401 that a new token may mend.
+    `outputs` is None until the provider has taken the job, then what is needed to ask after it. `submitted_at` is the
+    first submit, `job_at` the one that the provider took. `polls` counts the job's pending answers, `errors` the
+    troubles since the last good answer, `attempts` everything that was asked. `unauthorized_at` is when the last
+    answer was a 401 that a new token may mend.
     """
 
     generation: int
@@ -32,6 +33,7 @@ class Record:
     partial: Json = None
     progress: Json = None
     submitted_at: int | None = None
+    job_at: int | None = None
     resubmits: int = 0
     polls: int = 0
     errors: int = 0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shared.codec import Json
-from shared.errors import ProviderFileError
+from shared.origin import has_origin
 from shared.reader import Reader
 
 _REFERENCE = re.compile(r"ssm:/\S+|secretsmanager:\S+|env:[A-Za-z_]\w*")
@@ -44,24 +44,31 @@ class OAuth2:
 Scheme: TypeAlias = Http | ApiKey | OAuth2
 
 
-def read_scheme(reader: Reader) -> Scheme:
-    """One entry of `security`. Raises ProviderFileError, for what is not supported too."""
+def read_scheme(reader: Reader) -> Scheme | None:
+    """One entry of `security`; None for one that cannot be read, or is not supported."""
     kind = reader.one_of("type", "http", "apiKey", "oauth2", "sigv4")
-    if kind == "sigv4":
-        raise ProviderFileError(f"{reader.place}.type: sigv4 is not supported")
-    scheme: Scheme = _http(reader) if kind == "http" else _api_key(reader) if kind == "apiKey" else _oauth2(reader)
+    match kind:
+        case "http":
+            scheme: Scheme = Http(
+                scheme=reader.one_of("scheme", "bearer", "basic"), secret=_reference(reader, "secret")
+            )
+        case "apiKey":
+            scheme = _api_key(reader)
+        case "oauth2":
+            scheme = _oauth2(reader)
+        case "sigv4":
+            reader.fault("type", "sigv4 is not supported: nothing here signs requests")
+            return None
+        case _:
+            return None
     reader.done()
     return scheme
-
-
-def _http(reader: Reader) -> Http:
-    return Http(scheme=reader.one_of("scheme", "bearer", "basic"), secret=_reference(reader, "secret"))
 
 
 def _api_key(reader: Reader) -> ApiKey:
     place = reader.one_of("in", "header", "query", "cookie")
     if place == "cookie":
-        raise ProviderFileError(f"{reader.place}.in: cookie is not supported, no cookie is kept between tasks")
+        reader.fault("in", "cookie is not supported: no cookie is kept between tasks")
     return ApiKey(
         place=place,
         name=reader.get("name", str),
@@ -72,9 +79,12 @@ def _api_key(reader: Reader) -> ApiKey:
 
 def _oauth2(reader: Reader) -> OAuth2:
     reader.one_of("flow", "clientCredentials", default="clientCredentials")
+    token_url: str = reader.get("tokenUrl", str)
+    if isinstance(reader.value.get("tokenUrl"), str) and not has_origin(token_url):
+        reader.fault("tokenUrl", "must be an absolute http or https URL")
     return OAuth2(
-        token_url=reader.get("tokenUrl", str),
-        scopes=tuple(reader.list_of("scopes", str, [])),
+        token_url=token_url,
+        scopes=tuple(reader.texts("scopes", [])),
         client_id=reader.get("clientId", str),
         client_secret=_reference(reader, "clientSecret"),
         client_auth=reader.one_of("clientAuth", "basic", "post", default="basic"),
@@ -84,8 +94,6 @@ def _oauth2(reader: Reader) -> OAuth2:
 
 def _reference(reader: Reader, key: str) -> str:
     text: str = reader.get(key, str)
-    if _REFERENCE.fullmatch(text) is None:
-        raise ProviderFileError(
-            f"{reader.place}.{key}: must be a reference (ssm:/path, secretsmanager:id#key or env:NAME), never a value"
-        )
+    if isinstance(reader.value.get(key), str) and _REFERENCE.fullmatch(text) is None:
+        reader.fault(key, "must be a reference (ssm:/path, secretsmanager:id#key or env:NAME), never the secret itself")
     return text

@@ -1,65 +1,94 @@
 """Placeholders: `${expression}` in a provider file's URLs, queries, headers and bodies.
 
 An expression is JMESPath over {input, outputs, task: {id, name, provider}, response}: `response` is the answer before,
-in submit and result operations. A string that is one placeholder keeps
-the value's JSON type; elsewhere text is inserted. Inside a URL values are percent-encoded, `${+expression}` keeps the
-reserved characters (RFC 6570).
+in submit and result operations. A string that is one placeholder keeps the value's JSON type; elsewhere text is
+inserted. Inside a URL values are percent-encoded, `${+expression}` keeps the reserved characters (RFC 6570).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
 from urllib.parse import quote
 
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from shared.codec import Json, dumps
+from shared.codec import Json, canonical, dumps
 from shared.errors import ProviderFileError
 
-_PLACEHOLDER = re.compile(r"\$\{(\+?)([^{}]+)\}")
 _RESERVED = ":/?#[]@!$&'()*+,;=%"
+_CLIMBS = re.compile(r"(?:^|/)\.\.?(?=[/?#]|$)")
+_STEPS = frozenset(
+    {"subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten"}
+)
+"""Nodes of a syntax tree whose first child alone is evaluated over the root."""
+_FAILURES = (JMESPathError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What jmespath raises for values that an expression does not fit: mixed comparisons, steps of 0, huge numbers."""
 
 
 class Expression:
     """A compiled JMESPath expression that answers null where it cannot be evaluated. Raises ProviderFileError."""
 
-    __slots__ = ("_compiled", "text")
+    __slots__ = ("_calculates", "_compiled", "references", "text")
 
     def __init__(self, text: str) -> None:
         try:
             self._compiled = jmespath.compile(text)
-        except JMESPathError as error:
+        except (JMESPathError, ValueError, RecursionError) as error:
             raise ProviderFileError(f"{text!r} is not JMESPath: {' '.join(str(error).split())}") from error
         self.text = text
+        self.references = frozenset(_references(self._compiled.parsed))
+        self._calculates = "(" in text or "&" in text
 
     def of(self, value: Json) -> Json:
-        """What the expression finds in `value`; None where it fails (jmespath raises for mixed comparisons)."""
+        """What the expression finds in `value`; None where it fails, or finds what JSON has not (an infinity)."""
         try:
-            return self._compiled.search(value)
-        except (JMESPathError, TypeError, ValueError, AttributeError, RecursionError):
+            found = self._compiled.search(value)
+            if self._calculates:
+                canonical(found)
+        except _FAILURES:
             return None
+        return found
+
+    def refers_to(self, root: str) -> bool:
+        """Whether the expression reads the name `root` of what it is evaluated over."""
+        return any(name == root for name, _ in self.references)
 
 
-def expressions(template: Json) -> list[str]:
-    """Every placeholder's expression in a template, nested ones too."""
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """`${expression}`, or `${+expression}` if `reserved`."""
+
+    expression: Expression
+    reserved: bool
+
+
+Part: TypeAlias = str | Placeholder
+
+
+def placeholders(template: Json) -> Iterator[Placeholder]:
+    """Every placeholder in a template, nested ones too. Raises ProviderFileError for one that is not JMESPath."""
     match template:
         case str():
-            return [text for _, text in _PLACEHOLDER.findall(template)]
+            yield from (part for part in _parts(template) if isinstance(part, Placeholder))
         case dict():
-            return [text for value in template.values() for text in expressions(value)]
+            for value in template.values():
+                yield from placeholders(value)
         case list():
-            return [text for value in template for text in expressions(value)]
-    return []
+            for value in template:
+                yield from placeholders(value)
 
 
 def fill(template: Json, context: Json) -> Json:
     """The template with its placeholders replaced, nested ones too; a lone placeholder keeps its value's type."""
     match template:
         case str():
-            alone = _PLACEHOLDER.fullmatch(template)
-            if alone and not alone[1]:
-                return Expression(alone[2]).of(context)
-            return _insert(template, context, lambda text, _reserved: text)
+            parts = _parts(template)
+            if len(parts) == 1 and isinstance(parts[0], Placeholder):
+                return parts[0].expression.of(context)
+            return "".join(part if isinstance(part, str) else text_of(part.expression.of(context)) for part in parts)
         case dict():
             return {name: fill(value, context) for name, value in template.items()}
         case list():
@@ -68,26 +97,80 @@ def fill(template: Json, context: Json) -> Json:
 
 
 def fill_url(template: str, context: Json) -> str | None:
-    """The URL, its values percent-encoded; None when a placeholder has no value. A lone placeholder is a whole URL."""
-    if any(Expression(text).of(context) is None for text in expressions(template)):
-        return None
-    alone = _PLACEHOLDER.fullmatch(template)
-    if alone:
-        return _text(Expression(alone[2]).of(context))
-    return _insert(template, context, lambda text, reserved: quote(text, safe=_RESERVED if reserved else ""))
+    """The URL, its values percent-encoded; None when a placeholder has no value. A lone placeholder is a whole URL.
+
+    Raises ValueError for a value that would climb: a `.` or `..` between slashes leads to another path.
+    """
+    parts = _parts(template)
+    texts = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        value = part.expression.of(context)
+        if value is None:
+            return None
+        if len(parts) == 1:
+            return text_of(value)
+        texts.append(quote(text_of(value), safe=_RESERVED if part.reserved else ""))
+    url = "".join(texts)
+    if len(_CLIMBS.findall(url)) > len(_CLIMBS.findall("".join(p if isinstance(p, str) else "x" for p in parts))):
+        raise ValueError("a value leads to another path")
+    return url
 
 
-def _insert(template: str, context: Json, encode: Callable[[str, bool], str]) -> str:
-    def replace(found: re.Match[str]) -> str:
-        return encode(_text(Expression(found[2]).of(context)), bool(found[1]))
-
-    return _PLACEHOLDER.sub(replace, template)
-
-
-def _text(value: Json) -> str:
+def text_of(value: Json) -> str:
+    """A value as text: a string as it is, null as nothing, anything else as JSON."""
     match value:
         case None:
             return ""
         case str():
             return value
     return dumps(value)
+
+
+@lru_cache(maxsize=4096)
+def _parts(template: str) -> tuple[Part, ...]:
+    """A template taken apart. A placeholder ends at the first `}` that leaves JMESPath, which has braces of its own."""
+    parts: list[Part] = []
+    rest = template
+    while (start := rest.find("${")) >= 0 and (first := rest.find("}", start)) >= 0:
+        reserved = rest.startswith("+", start + 2)
+        begin, end = start + 2 + reserved, first
+        while not _compiles(rest[begin:end]):
+            end = rest.find("}", end + 1)
+            if end < 0:
+                end = first
+                break
+        parts += [rest[:start], Placeholder(Expression(rest[begin:end]), reserved)]
+        rest = rest[end + 1 :]
+    return tuple(part for part in [*parts, rest] if part)
+
+
+def _compiles(text: str) -> bool:
+    try:
+        Expression(text)
+    except ProviderFileError:
+        return False
+    return True
+
+
+def _references(node: Json) -> Iterator[tuple[str, str | None]]:
+    """The names at the root that a syntax tree reads, each with the field taken of it if it is a plain one."""
+    match node:
+        case {"type": "field", "value": name}:
+            yield name, None
+        case {"type": "subexpression", "children": [{"type": "field", "value": name}, step, *_]}:
+            yield name, _first_field(step)
+        case {"type": kind, "children": [left, *_]} if kind in _STEPS:
+            yield from _references(left)
+        case {"type": kind, "children": children} if kind != "expref":
+            for child in children:
+                yield from _references(child)
+
+
+def _first_field(step: Json) -> str | None:
+    """The field that a step begins with: `a` in `a[0].b`."""
+    while step["type"] in _STEPS and step["children"]:
+        step = step["children"][0]
+    return step["value"] if step["type"] == "field" else None
