@@ -190,7 +190,11 @@ class Attempt:
     def trouble(self, reason: str, answered: Answered) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
         said = self.rules.error.of(answered.envelope)
-        return self.pace.trouble(record, self.now, reason, self.hinted(answered), said)
+        hint = self.hinted(answered)
+        finding = self.pace.trouble(record, self.now, reason, hint, said)
+        if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry):
+            return Finding(dataclasses.replace(finding.outcome, pause_seconds=hint), finding.record)
+        return finding
 
     def hinted(self, answered: Answered) -> float | None:
         """The answer's own delay, raised to the file's shortest."""

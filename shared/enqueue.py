@@ -12,7 +12,7 @@ from shared.errors import BadRequest, Conflict, QueueUnavailable, Unavailable
 from shared.item import Item, digest
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Provider
-from shared.queue import Hold, Queue, new_token
+from shared.queue import Add, Hold, Queue, new_token
 from shared.record import Record
 from shared.request import TaskRequest
 from shared.settings import Settings
@@ -64,16 +64,19 @@ class Enqueuer:
         seconds = self.settings.first_answer_seconds if seconds is None else seconds
         seconds = min(seconds, self.settings.attempt_seconds, remaining() - RESERVE_SECONDS)
         hold = Hold(item.task, item.generation, new_token())
+        add = Add(item.task, item.generation, record.to_text(), group=item.group)
         lease_seconds = self.settings.lease_seconds if seconds > 0 else 0
+        queued, added = True, "created"
         try:  # 3. add
-            added = self.queue.add(
-                [(item.task, item.generation, record.to_text())], token=hold.token, lease_seconds=lease_seconds
+            (added,) = self.queue.add(
+                [add], token=hold.token, lease_seconds=lease_seconds, limits=provider.rules.limits
             )
-            queued = True
         except QueueUnavailable:
-            added, queued = ["created"], False
-        if added != ["created"]:
+            queued = False
+        if added in ("exists", "stale"):
             return self._in_progress(item, deduplicated=True)
+        if added == "waiting":
+            return self._in_progress(item, deduplicated=False)
         if seconds <= 0:
             return accepted(item, self.clock(), 1)
         return self._asked(item, hold, record, seconds, queued)
@@ -82,7 +85,7 @@ class Enqueuer:
         settlement = self.worker.attempt(hold, record, seconds, inline=True)  # 4. ask, 5. store
         if queued:
             with suppress(QueueUnavailable):  # then the lease brings it back
-                settle(self.queue, [settlement])  # 6. settle
+                settle(self.queue, self.providers[item.task.provider], [settlement])  # 6. settle
         return self._learned(item, settlement)  # 7. answer
 
     def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | None:

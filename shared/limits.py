@@ -1,4 +1,4 @@
-"""What all workers share of a provider: its limits, and its health. Decided in the scripts, where one sees all others."""
+"""What all workers share of a provider: its limits and its health, decided in the scripts, where one sees all."""
 
 from dataclasses import dataclass
 

@@ -1,15 +1,21 @@
 """A provider's patience: how long to wait after an answer, and when it was enough."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
 from shared.codec import Json
-from shared.outcome import Failed, Outcome, Pending, Retry
+from shared.limits import Health
+from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.record import Record
 from shared.rules import Rules
 
 TIMEOUT = Failed("timeout")
+TROUBLES = ("transport", "deadline", "http")
+"""Reasons of a retry that speak of the provider as a whole, not of one job."""
+PAUSE_JITTER = 1.25
+LEAST_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,23 @@ class Pace:
         delay = self.rules.backoff.after_error(record.errors, self.random) if hint is None else hint
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Retry(cut, reason), record)
+
+    def health(self, outcomes: Sequence[Outcome]) -> Health:
+        """What the outcomes of some attempts say of the provider, for all workers.
+
+        It is well if one answer was as it should be; jitter only lengthens a pause, so that nobody comes back early.
+        """
+        if any(isinstance(outcome, Pending | Completed) for outcome in outcomes):
+            return Health(well=True)
+        retries = [outcome for outcome in outcomes if isinstance(outcome, Retry)]
+        longer = self.random.uniform(1, PAUSE_JITTER)
+        backoff = self.rules.backoff
+        return Health(
+            pause_seconds=longer * max((retry.pause_seconds for retry in retries), default=0),
+            troubles=sum(retry.reason in TROUBLES for retry in retries),
+            trouble_seconds=longer * max(backoff.min_delay, LEAST_PAUSE_SECONDS),
+            longest_seconds=max(backoff.max_delay, LEAST_PAUSE_SECONDS),
+        )
 
     def _until_deadline(self, record: Record, now: int, delay: float) -> float | None:
         """The delay, cut so that one last poll falls on the deadline; None when that would be too soon."""

@@ -6,7 +6,7 @@ what an answer means, `pace.py` how long to wait.
 
 import dataclasses
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from shared.attempt import Attempt
@@ -14,6 +14,8 @@ from shared.codec import Json
 from shared.credentials import Credentials
 from shared.errors import TransportError
 from shared.exchange import Exchange
+from shared.limits import Health
+from shared.outcome import Outcome
 from shared.pace import TIMEOUT, Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
@@ -72,6 +74,10 @@ class Provider:
     def trouble(self, record: Record, *, now: int, reason: str) -> Finding:
         """What trouble of our own leads to: another try, or the end after too much of it."""
         return self._pace.trouble(record, now, reason)
+
+    def health(self, outcomes: Sequence[Outcome]) -> Health:
+        """What the outcomes of some attempts say of the provider as a whole."""
+        return self._pace.health(outcomes)
 
     def _context(self, task: Task, record: Record) -> dict[str, Json]:
         """What the templates and expressions of this task may use."""

@@ -125,7 +125,7 @@ class Queue:
     def add(
         self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
     ) -> list[Added]:
-        """Put tasks in: due after their delays, or held by the caller under `token` as far as the provider's gate allows.
+        """Put tasks in: due after their delays, or held under `token` as far as the gate allows.
 
         A repeated call with the same token is answered "created" again.
         """
@@ -161,9 +161,7 @@ class Queue:
 
     def release(self, releases: Sequence[Release], health: Health = UNKNOWN) -> list[bool]:
         """Give tasks back, and say how the provider is. False: lost."""
-        rows = [
-            (*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in releases
-        ]
+        rows = [(*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in releases]
         pause_ms = -1 if health.well else _ms(health.pause_seconds)
         spans = (_ms(health.trouble_seconds), _ms(health.longest_seconds))
         head = (pause_ms, health.troubles, health.patience, *spans)
@@ -197,9 +195,7 @@ class Queue:
     ) -> list[bool]:
         return [bool(done) for done in self._run(verb, _provider(tasks), rows, head)]
 
-    def _run(
-        self, verb: str, provider: str, rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()
-    ) -> list[Any]:
+    def _run(self, verb: str, provider: str, rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()) -> list[Any]:
         batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
         return list(chain.from_iterable(self._call(verb, provider, (*head, *chain(*batch))) for batch in batches))
 

@@ -64,9 +64,9 @@ class Reader:
             self.fault(key, f"must be a number {'above' if beyond else 'from'} {least:g}{limits}")
         return 1.0
 
-    def whole(self, key: str, default: int) -> int:
-        """A whole number from 0."""
-        value = self.number(key, default)
+    def whole(self, key: str, default: Any = _MISSING, *, least: int = 0) -> int:
+        """A whole number from `least` on."""
+        value = self.number(key, default, least=least)
         if not value.is_integer():
             self.fault(key, "must be a whole number")
         return int(value)

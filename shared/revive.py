@@ -36,5 +36,7 @@ class Reviver:
         if begun is None:
             raise Conflict("the task was begun again meanwhile", field="name")
         with suppress(QueueUnavailable):  # then reconcile queues it
-            self.queue.add([Add(task, begun.generation, record_of(begun).to_text(), group=begun.group)], token=new_token())
+            self.queue.add(
+                [Add(task, begun.generation, record_of(begun).to_text(), group=begun.group)], token=new_token()
+            )
         return accepted(begun, self.clock(), 1)

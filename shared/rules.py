@@ -12,6 +12,7 @@ from shared.backoff import Backoff
 from shared.codec import Json, loads
 from shared.errors import ProviderFileError
 from shared.hint import Hint, read_hint
+from shared.limits import Limits
 from shared.operation import Operation, read_operation
 from shared.origin import has_origin
 from shared.reader import Reader
@@ -44,6 +45,7 @@ class Rules:
     freshness_seconds: float
     freshness_failed_seconds: float
     first_answer_seconds: float | None
+    limits: Limits
 
     @property
     def asks_again(self) -> Operation:
@@ -83,6 +85,7 @@ class Rules:
             freshness_seconds=top.number("freshness", 3600),
             freshness_failed_seconds=top.number("freshnessFailed", 60),
             first_answer_seconds=top.number("firstAnswer", most=20) if "firstAnswer" in top else None,
+            limits=_limits(top.reader("limits", {})),
         )
         _read_the_rest(top)
         if not top.faults:
@@ -122,10 +125,29 @@ def _polling(reader: Reader) -> dict[str, Any]:
     return polling
 
 
+def _limits(reader: Reader) -> Limits:
+    """`rate` is so many requests in so many seconds; as many may be saved up unless `burst` says otherwise."""
+    rate_seconds, burst = None, 1
+    if "rate" in reader:
+        rate = reader.reader("rate")
+        requests = rate.whole("requests", least=1)
+        rate_seconds = rate.number("seconds", beyond=True) / max(requests, 1)
+        burst = rate.whole("burst", requests, least=1)
+        rate.done()
+    limits = Limits(
+        rate_seconds=rate_seconds,
+        burst=burst,
+        parallel=reader.whole("parallel", least=1) if "parallel" in reader else None,
+        open_jobs=reader.whole("openJobs", least=1) if "openJobs" in reader else None,
+    )
+    reader.done()
+    return limits
+
+
 def _read_the_rest(top: Reader) -> None:
     for key in ("$schema", "description"):
         top.get(key, str, "")
-    for key in ("limits", "callback"):
+    for key in ("callback",):
         if top.get(key, object, None) is not None:
             top.fault(key, "is not supported yet")
     top.done()

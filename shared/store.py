@@ -44,7 +44,7 @@ class Store:
         return None if item is None or item.expired(now) else item
 
     def begin(
-        self, task: Task, seen: Item | None, input_: Json, now: int, *, keep_outputs: bool = False
+        self, task: Task, seen: Item | None, input_: Json, now: int, *, group: str = "", keep_outputs: bool = False
     ) -> Item | None:
         """Begin the next generation, pending, if the item is still the one just `seen` and not open.
 

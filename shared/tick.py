@@ -7,12 +7,13 @@ alone, so that it can take nobody with it. Ticks may overlap: the claim keeps th
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shared.errors import QueueUnavailable
+from shared.provider import Provider
 from shared.queue import Claimed, Queue, new_token
 from shared.settings import Settings
 from shared.settle import Settlement, settle
@@ -41,11 +42,11 @@ class Ticker:
     """Runs ticks over the given providers."""
 
     def __init__(
-        self, queue: Queue, worker: Worker, providers: Sequence[str], settings: Settings, clockwork: Clockwork
+        self, queue: Queue, worker: Worker, providers: Mapping[str, Provider], settings: Settings, clockwork: Clockwork
     ) -> None:
         self._queue = queue
         self._worker = worker
-        self._providers = tuple(providers)
+        self._providers = providers
         self._settings = settings
         self._clockwork = clockwork
 
@@ -65,7 +66,7 @@ class Ticker:
 class _Run:
     queue: Queue
     worker: Worker
-    providers: tuple[str, ...]
+    providers: Mapping[str, Provider]
     settings: Settings
     clockwork: Clockwork
     pool: Executor
@@ -134,7 +135,12 @@ class _Run:
         tally = self.tally[provider]
         try:
             claim = self.queue.claim(
-                provider, limit=limit, lease_seconds=self.settings.lease_seconds, token=new_token(), suspect=suspect
+                provider,
+                limit=limit,
+                lease_seconds=self.settings.lease_seconds,
+                token=new_token(),
+                suspect=suspect,
+                limits=self.providers[provider].rules.limits,
             )
         except QueueUnavailable as error:
             tally["unreachable"] += 1
@@ -167,7 +173,7 @@ class _Run:
 
     def settle(self, provider: str, settlements: list[Settlement]) -> None:
         try:
-            self.tally[provider] += settle(self.queue, settlements)
+            self.tally[provider] += settle(self.queue, self.providers[provider], settlements)
         except QueueUnavailable as error:
             self.tally[provider]["unreachable"] += 1
             log.error("queue unavailable", extra={"provider": provider, "reason": str(error)})

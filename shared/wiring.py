@@ -159,7 +159,7 @@ def reviver() -> Reviver:
 def ticker() -> Ticker:
     """process."""
     clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
-    return Ticker(queue(), worker(), tuple(providers()), settings(), clockwork)
+    return Ticker(queue(), worker(), providers(), settings(), clockwork)
 
 
 @cache

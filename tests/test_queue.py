@@ -74,7 +74,7 @@ def test_a_new_task_is_created_and_due_at_once(queue: Queue, state: Any) -> None
 
 
 def test_a_task_can_be_added_for_later(queue: Queue, rewind: Callable[[float], None]) -> None:
-    add(queue, delays=[60])
+    add(queue, delay=60)
     rewind(59)
     assert claim(queue).tasks == ()
     rewind(1)
@@ -95,7 +95,7 @@ def test_the_same_generation_is_there_once_wherever_it_is(
 ) -> None:
     seed("a", generation=3, **place)
     before = bench.parts()
-    assert add(queue, generation=3, record='{"other": 1}', delays=[5]) == "exists"
+    assert add(queue, generation=3, record='{"other": 1}', delay=5) == "exists"
     assert bench.parts() == before
 
 
@@ -159,9 +159,9 @@ def test_fifty_at_once_add_one_task_once(queue: Queue, state: Any) -> None:
 
 
 def test_adding_again_does_not_move_the_due_time(queue: Queue, bench: Bench) -> None:
-    add(queue, delays=[60])
+    add(queue, delay=60)
     score = bench.score("a")
-    add(queue, token="another", delays=[5])
+    add(queue, token="another", delay=5)
     assert bench.score("a") == score
 
 
