@@ -16,7 +16,7 @@ from local.redis_server import Kind, RedisServer
 from local.schedule import Schedule
 from local.third_party import ThirdParty
 
-CONCURRENCY = 4  # processes a function; each is a Python of its own
+CONCURRENCY = 3  # processes a function at most; each is a Python of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
