@@ -38,7 +38,7 @@ class Seen:
         return self.waiting + self.processing
 
     def __str__(self) -> str:
-        return f"{self.waiting} waiting, {self.processing} in process, third party asked {self.asks} times"
+        return f"{self.waiting} waiting, {self.processing} in process, {self.asks} asks"
 
 
 def items(stack: Stack) -> list[dict[str, Any]]:
