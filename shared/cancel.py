@@ -1,14 +1,13 @@
 """cancel: the item first, then Redis, then the provider, who is told on a best-effort basis."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from shared.answer import Answer
-from shared.errors import Conflict, NotFound, QueueUnavailable, Unavailable
+from shared.errors import Conflict, NotFound, Unavailable
 from shared.item import Item
 from shared.provider import Provider
-from shared.queue import Queue
+from shared.queue import Queue, without_redis
 from shared.store import Store
 from shared.task import Task
 from shared.view import show
@@ -45,7 +44,7 @@ class Canceller:
         raise Unavailable("the task changes too fast; try again", field="name")
 
     def _forget(self, item: Item) -> None:
-        with suppress(QueueUnavailable):  # then the worker that claims it finds the item cancelled
+        with without_redis(then="the worker that claims the task finds it cancelled"):
             self.queue.forget([(item.task, item.generation)])
 
     def _shown(self, task: Task, item: Item) -> dict[str, object]:

@@ -14,9 +14,11 @@ Members are task names. Time is the server's alone. A completed task leaves noth
 Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
 
+import logging
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -32,6 +34,7 @@ Added: TypeAlias = Literal["created", "exists", "stale"]
 """What `add` did: took the task in, found this generation there already, or found a higher one."""
 
 BATCH = 200
+log = logging.getLogger("meanwhile")
 _SCRIPTS = Path(__file__).parent / "scripts"
 
 
@@ -83,6 +86,15 @@ class Place:
 def new_token() -> str:
     """128 random bits, made once per claim or add call."""
     return secrets.token_hex(16)
+
+
+@contextmanager
+def without_redis(then: str) -> Iterator[None]:
+    """Go on if Redis does not serve what is done here; `then` says what makes up for it."""
+    try:
+        yield
+    except QueueUnavailable as error:
+        log.warning("queue unavailable", extra={"reason": str(error), "then": then})
 
 
 class Queue:

@@ -15,6 +15,9 @@ from shared.task import Task
 MAX_BODY_BYTES = 64 * 1024
 MAX_INPUT_BYTES = 32 * 1024
 
+BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
+"""What may stand before the routes in a path when an API is mapped into a custom domain."""
+
 Event = Mapping[str, Any]
 
 

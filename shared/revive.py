@@ -1,13 +1,12 @@
 """revive: the next generation of a task that has failed, with the stored input and a new deadline."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from shared.answer import Answer
 from shared.enqueue import accepted
-from shared.errors import Conflict, NotFound, QueueUnavailable
-from shared.queue import Queue, new_token
+from shared.errors import Conflict, NotFound
+from shared.queue import Queue, new_token, without_redis
 from shared.store import Store
 from shared.task import Task
 from shared.worker import record_of
@@ -35,6 +34,6 @@ class Reviver:
         begun = self.store.begin(task, item, item.input, self.clock(), keep_outputs=keeps_job)
         if begun is None:
             raise Conflict("the task was begun again meanwhile", field="name")
-        with suppress(QueueUnavailable):  # then reconcile queues it
+        with without_redis(then="reconcile queues the task"):
             self.queue.add([(task, begun.generation, record_of(begun).to_text())], token=new_token())
         return accepted(begun, self.clock(), 1)

@@ -188,7 +188,7 @@ class Store:
                 raise StoreTooLarge(f"DynamoDB: {message}") from error
             raise StoreUnavailable(f"DynamoDB: {code}") from error
         except BotoCoreError as error:
-            raise StoreUnavailable(f"DynamoDB: {type(error).__name__}") from error
+            raise StoreUnavailable(f"DynamoDB: {type(error).__name__}: {error}") from error
 
 
 class _ConditionFailed(Exception):

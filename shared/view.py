@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from shared.answer import Answer
 from shared.codec import Json
-from shared.errors import NotFound, QueueUnavailable, RecordError
+from shared.errors import NotFound, RecordError
 from shared.item import Item
 from shared.merge import merge
-from shared.queue import Place, Queue
+from shared.queue import Place, Queue, without_redis
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task
@@ -32,11 +32,12 @@ class Viewer:
 
     def place(self, item: Item) -> Place | None:
         """Where Redis has the item's generation; None when Redis does not answer."""
-        try:
-            place = self._queue.look([item.task], records=True)[0]
-        except QueueUnavailable:
-            return None
-        return place if place.generation == item.generation else Place(0, None, None, None, None)
+        places: list[Place] = []
+        with without_redis(then="the schedule is unknown"):
+            places = self._queue.look([item.task], records=True)
+        for place in places:
+            return place if place.generation == item.generation else Place(0, None, None, None, None)
+        return None
 
     def schedule(self, item: Item, place: Place | None) -> dict[str, Json]:
         """When and why a pending or buried task will be looked at next; empty for other ends."""
