@@ -75,8 +75,11 @@ class Reconciler:
             if item is not None and item.status == "pending" and item.generation == generation:
                 adds.append((task, generation, record_of(item).to_text()))
                 delays.append(self._lease_seconds + self._random.uniform(0, max_delay))
+        added = self._queue.add(adds, token=new_token(), delays=delays) if adds else []
+        for (task, generation, _), done in zip(adds, added, strict=True):
+            if done == "created":
                 log.info("requeued", extra={"provider": task.provider, "task": task.name, "generation": generation})
-        return self._queue.add(adds, token=new_token(), delays=delays).count("created") if adds else 0
+        return added.count("created")
 
     def _forget_dead(self, name: str, remaining: Callable[[], float]) -> Counter[str]:
         """Forget dead letters whose item is gone, or no longer tells of that failure."""
