@@ -124,7 +124,6 @@ class Stack:
             "TABLE_NAME": TABLE_NAME,
             "REDIS_URL": self.redis.url,
             "PROVIDER_SERVERS": f"example={self.third_party.url},coin={self.third_party.url}",
-            "POWERTOOLS_METRICS_DISABLED": "true",  # they would drown the log
         }
 
     def _schedules(self) -> list[Schedule]:
