@@ -22,8 +22,6 @@ GUARD_SECONDS = 60
 PUBLIC = "93.184.216.34"
 ELSEWHERE = "198.35.26.96"
 
-Bytes: TypeAlias = bytes | Callable[[], bytes]
-
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -177,13 +175,26 @@ class Says:
         return f"HTTP/1.1 {self.status} Some\r\n{lines}\r\n".encode("latin-1") + body
 
 
-class Site(Wire):
-    """An HTTP server: `answer` tells what to say to a request (None: close without a word). `calls` is what came."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An answer that ends with the connection, wherever that is."""
 
-    def __init__(self, answer: Callable[[Seen], Says | bytes | None] | Says | None = None) -> None:
+    text: bytes = b""
+
+    def raw(self) -> bytes:
+        return self.text
+
+
+Answering: TypeAlias = Callable[[Seen], Says | Cut | bytes]
+
+
+class Site(Wire):
+    """An HTTP server: `answer` tells what to say to a request, bytes as they are. `calls` is what came."""
+
+    def __init__(self, answer: Answering | Says | None = None) -> None:
         super().__init__(self._play)
         fixed = answer or Says()
-        self.answer: Callable[[Seen], Says | bytes | None] = (lambda _: fixed) if isinstance(fixed, Says) else fixed
+        self.answer: Answering = (lambda _: fixed) if isinstance(fixed, Says) else fixed
         self.calls: list[Seen] = []
 
     @property
@@ -194,10 +205,10 @@ class Site(Wire):
         while seen := peer.request():
             self.calls.append(seen)
             said = self.answer(seen)
-            if said is None:
+            peer.send(said if isinstance(said, bytes) else said.raw())
+            if isinstance(said, Cut):
                 peer.socket.shutdown(socket.SHUT_RDWR)
                 return
-            peer.send(said if isinstance(said, bytes) else said.raw())
 
 
 def redirects(routes: Mapping[str, str | tuple[int, str]], last: Says | None = None) -> Callable[[Seen], Says]:
