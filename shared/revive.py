@@ -1,5 +1,6 @@
 """revive: the next generation of a task that has failed, with the stored input and a new deadline."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -7,12 +8,15 @@ from shared.answer import Answer
 from shared.enqueue import accepted
 from shared.errors import Conflict, NotFound
 from shared.queue import Queue, new_token, without_redis
+from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
 from shared.worker import record_of
 
 KEEPS_JOB = ("too-many-errors", "crashed")
 """Failures that say nothing about the provider's job: it is asked after again rather than submitted anew."""
+
+log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,7 @@ class Reviver:
         begun = self.store.begin(task, item, item.input, self.clock(), keep_outputs=keeps_job)
         if begun is None:
             raise Conflict("the task was begun again meanwhile", field="name")
+        log.info("revived", extra=facts(begun))
         with without_redis(then="reconcile queues the task"):
             self.queue.add([(task, begun.generation, record_of(begun).to_text())], token=new_token())
         return accepted(begun, self.clock(), 1)

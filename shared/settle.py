@@ -50,9 +50,9 @@ def settle(queue: Queue, settlements: Iterable[Settlement]) -> Counter[str]:
     return tally
 
 
-def facts(hold: Hold) -> dict[str, object]:
+def facts(about: Hold | Item) -> dict[str, object]:
     """What every log line about a task says."""
-    return {"provider": hold.task.provider, "task": hold.task.name, "generation": hold.generation}
+    return {"provider": about.task.provider, "task": about.task.name, "generation": about.generation}
 
 
 def _move(queue: Queue, verb: Verb, group: list[Settlement]) -> list[bool]:
