@@ -28,7 +28,10 @@ class Viewer:
         item = self._store.get(task, self._clock())
         if item is None:
             raise NotFound(f"there is no task {task.id}", field="name")
-        return Answer(status=200, body=show(item, self._clock()) | self.schedule(item, self.place(item)))
+        body = show(item, self._clock())
+        if item.status in ("pending", "failed"):
+            body |= self.schedule(item, self.place(item))
+        return Answer(status=200, body=body)
 
     def place(self, item: Item) -> Place | None:
         """Where Redis has the item's generation; None when Redis does not answer."""
@@ -40,9 +43,7 @@ class Viewer:
         return None
 
     def schedule(self, item: Item, place: Place | None) -> dict[str, Json]:
-        """When and why a pending or buried task will be looked at next; empty for other ends."""
-        if item.status not in ("pending", "failed"):
-            return {}
+        """When and why a pending or failed task will be looked at next; empty if failed and no dead letter."""
         if place is None:
             return {"schedule": "unknown"}
         if place.due_seconds is not None:
