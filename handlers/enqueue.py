@@ -1,7 +1,7 @@
 """The HTTP function: every route of the API, REST and HTTP API events alike."""
 
-import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.api_gateway import Router
@@ -11,47 +11,42 @@ from shared import request, wiring
 from shared.answer import Answer, problem
 from shared.errors import NotFound, Problem, StoreUnavailable
 
-BEFORE_ROUTE = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
-"""A base path: what may stand before the routes when an API is mapped into a custom domain."""
+T = TypeVar("T")
 
 router = Router()  # type: ignore[no-untyped-call]
-rest = APIGatewayRestResolver(strip_prefixes=[BEFORE_ROUTE])
-http = APIGatewayHttpResolver(strip_prefixes=[BEFORE_ROUTE])
+rest = APIGatewayRestResolver(strip_prefixes=[request.BASE_PATH])
+http = APIGatewayHttpResolver(strip_prefixes=[request.BASE_PATH])
 
 
 @router.get("/")
 def get_by_task_name() -> Response[str]:
-    return _response(wiring.enqueuer().answer(request.from_query(_event(), _default()), _remaining))
+    return _response(wiring.enqueuer().answer(_read(request.from_query), _remaining))
 
 
 @router.post("/tasks")
 def post_task() -> Response[str]:
-    return _response(wiring.enqueuer().answer(request.from_body(_event(), _default()), _remaining))
+    return _response(wiring.enqueuer().answer(_read(request.from_body), _remaining))
 
 
 @router.post("/tasks/revive")
 def revive() -> Response[str]:
-    return _response(wiring.reviver().revive(request.named_in_body(_event(), _default())))
+    return _response(wiring.reviver().revive(_read(request.named_in_body)))
 
 
 @router.get("/tasks")
 @router.get("/tasks/.+")
 def status() -> Response[str]:
-    return _response(wiring.viewer().status(request.named_in_url(_event(), _default())))
+    return _response(wiring.viewer().status(_read(request.named_in_url)))
 
 
 @router.delete("/tasks")
 @router.delete("/tasks/.+")
 def cancel() -> Response[str]:
-    return _response(wiring.canceller().cancel(request.named_in_url(_event(), _default())))
+    return _response(wiring.canceller().cancel(_read(request.named_in_url)))
 
 
-def _event() -> dict[str, Any]:
-    return router.current_event.raw_event
-
-
-def _default() -> str:
-    return wiring.settings().default_provider
+def _read(parse: Callable[[dict[str, Any], str], T]) -> T:
+    return parse(router.current_event.raw_event, wiring.settings().default_provider)
 
 
 def _remaining() -> float:
@@ -59,10 +54,12 @@ def _remaining() -> float:
 
 
 def _response(answer: Answer) -> Response[str]:
-    return Response(answer.status, answer.content_type, answer.text, answer.headers(_event()))
+    return Response(answer.status, answer.content_type, answer.text, answer.headers(router.current_event.raw_event))
 
 
 def _problem(error: Problem | StoreUnavailable) -> Response[str]:
+    if isinstance(error, StoreUnavailable):
+        wiring.logger().error("store unavailable", extra={"reason": str(error)})
     return _response(problem(error))
 
 

@@ -38,7 +38,7 @@ class Seen:
         return self.waiting + self.processing
 
     def __str__(self) -> str:
-        return f"{self.waiting} waiting, {self.processing} in process, third party asked {self.asks} times"
+        return f"{self.waiting} waiting, {self.processing} in process, {self.asks} asks"
 
 
 def items(stack: Stack) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def result_table(stack: Stack, answers: Sequence[Asked], width: int) -> Table:
     table.add_column("requests", justify="right", min_width=8)
     table.add_column("polls", justify="right", min_width=5)
     table.add_column("took", justify="right", min_width=6)
-    table.add_column("stored data", no_wrap=True, overflow="ellipsis", width=max(12, width - 72))
+    table.add_column("stored data", no_wrap=True, overflow="ellipsis", width=max(12, width - 75))
     stored = {item["task_id"]["S"]: item for item in items(stack)}
     asks = Counter(f"{call.path[1:]}/{call.name}" for call in stack.third_party.calls)
     sent = Counter(asked.request.task_id for asked in answers)

@@ -1,21 +1,14 @@
-"""DynamoDB on this machine: a moto server in a process of its own, with the table that template.yaml defines."""
+"""DynamoDB on this machine: a server in a process of its own, with the table that template.yaml defines."""
 
-import logging
 import subprocess
 import sys
-import threading
 from typing import TYPE_CHECKING, Self, cast
 
 import boto3
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-from werkzeug.serving import make_server
 
 from local import ROOT, template
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import CreateTableInputTypeDef, TimeToLiveSpecificationTypeDef
 
@@ -71,7 +64,7 @@ class DynamoDB:
     def start(self) -> None:
         """Starts it and creates the table; RuntimeError when it does not come up."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "local.dynamodb", str(self.port)],
+            [sys.executable, "-m", "local.dynamodb_server", str(self.port)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -107,29 +100,3 @@ class DynamoDB:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-class OneAtATime:
-    """A WSGI application for one request at a time: moto's conditional updates are not atomic among threads."""
-
-    def __init__(self, application: "WSGIApplication") -> None:
-        self._application = application
-        self._lock = threading.Lock()
-
-    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
-        with self._lock:
-            return self._application(environ, start_response)
-
-
-def main(port: int) -> None:
-    """The server process: says its port and serves until the other end of its input is closed."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    application = OneAtATime(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(server.port, flush=True)
-    sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

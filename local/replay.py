@@ -1,62 +1,97 @@
-"""Plays a conversation with a provider against the real client: real sockets, scripted answers, every request checked.
+"""Plays conversations with a provider against the real client: every request, every outcome.
 
-A conversation (a vector) is a provider file, an input and steps; a step names the requests to expect, the answers to
-give and the outcome. Names of hosts lead to a server here, and https is spoken without TLS.
+A conversation (a vector) is a provider file, an input and steps; a step is the requests to expect at that second, the
+answers to give, and the outcome. docs/providers.md describes the form.
 """
 
-import base64
+import dataclasses
 import json
-import random
-import socket
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from urllib3.connection import HTTPConnection
-from urllib3.connectionpool import HTTPConnectionPool
-
-from shared.codec import Json
-from shared.connection import Adapter, WatchedConnection
-from shared.credentials import Credentials
+from local.theatre import Theatre, same
+from shared.codec import Json, loads
+from shared.errors import MeanwhileError, ProviderFileError
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
-from shared.provider import Provider
 from shared.record import Record
 from shared.rules import Rules
-from shared.security import ApiKey, Http, OAuth2
 from shared.task import Task
-from shared.transport import Transport
 
-TLS_OPTIONS = (
-    "key_file",
-    "cert_file",
-    "cert_reqs",
-    "ca_certs",
-    "ca_cert_dir",
-    "ca_cert_data",
-    "ssl_version",
-    "key_password",
-)
+ATTEMPT_SECONDS = 20.0
 
 
-def replay(vector: Mapping[str, Any], seconds: float = 20) -> str | None:
-    """Play one vector; None if all went as it says, else the first difference."""
-    rules = Rules.from_json(vector["config"])
-    with _Theatre(rules).playing() as theatre:
-        provider = theatre.provider()
-        start = vector["start_epoch"] * 1000
-        record = Record(generation=1, created_at=start, input=vector["input"])
+class VectorError(MeanwhileError):
+    """A file of conversations that cannot be read; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One vector."""
+
+    id: str
+    vector: Mapping[str, Any]
+
+    def difference(self) -> str | None:
+        """Play it: None if all went as it says, else the first difference."""
+        lacking = list(_lacking(self.vector))
+        if lacking:
+            return f"it lacks {', '.join(lacking)}"
+        try:
+            return replay(self.vector)
+        except ProviderFileError as error:
+            return f"its config is faulty: {error}"
+
+
+def conversations(path: Path) -> list[Conversation]:
+    """The conversations in a file, or in the *.json files of a directory. Raises VectorError."""
+    if path.is_dir():
+        return [one for file in sorted(path.glob("*.json")) for one in conversations(file)]
+    try:
+        found = loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise VectorError(f"{path}: {error}") from error
+    vectors = found.get("vectors") if isinstance(found, dict) else found
+    if not isinstance(vectors, list) or not all(isinstance(one, dict) for one in vectors):
+        raise VectorError(f'{path}: must be {{"vectors": […]}} or a list of vectors')
+    return [_conversation(path, i, vector) for i, vector in enumerate(vectors)]
+
+
+def fixture(*paths: Path) -> Callable[..., Any]:
+    """A pytest fixture that is each conversation in these files and directories in turn."""
+    import pytest  # noqa: PLC0415 (whoever only replays has no need of it)
+
+    found = [one for path in paths for one in conversations(path)]
+
+    @pytest.fixture(params=found, ids=[one.id for one in found])
+    def conversation(request: pytest.FixtureRequest) -> Conversation:
+        played: Conversation = request.param
+        return played
+
+    return conversation
+
+
+def replay(vector: Mapping[str, Any]) -> str | None:
+    """Play one vector; None if all went as it says, else the first difference. Raises ProviderFileError."""
+    rules = _without_jitter(Rules.from_json(vector["config"]))
+    theatre = Theatre(rules)
+    task = Task(vector.get("config_name", "vector"), "task-1")
+    start = round(vector["start_epoch"] * 1000)
+    record = Record(generation=1, created_at=start, input=vector.get("input", {}))
+    ended = False
+    with theatre.playing() as provider:
         for i, step in enumerate(vector["steps"]):
-            theatre.expect(step["exchanges"])
+            if ended:
+                return f"step {i} at {step['at']} s: it goes on after its end"
             now = start + round(step["at"] * 1000)
-            finding = provider.ask(Task("vector", "vector"), record, now=now, seconds=seconds)
+            theatre.now_seconds, theatre.script = now / 1000, list(step["exchanges"])
+            finding = provider.ask(task, record, now=now, seconds=ATTEMPT_SECONDS)
             record = Record.from_text(finding.record.to_text())  # as Redis would have it
-            difference = theatre.difference() or _compare(step["expect"], finding.outcome, record)
+            difference = theatre.difference() or compared(step["expect"], finding.outcome, record)
             if difference:
                 return f"step {i} at {step['at']} s: {difference}"
+            ended = isinstance(finding.outcome, Completed | Failed)
     return None
 
 
@@ -73,161 +108,47 @@ def described(outcome: Outcome, record: Record) -> dict[str, Json]:
             return {"state": "failed", "reason": reason, "error": error, "partial": record.partial}
 
 
-def _compare(expected: Mapping[str, Json], outcome: Outcome, record: Record) -> str | None:
+def compared(expected: Mapping[str, Json], outcome: Outcome, record: Record) -> str | None:
+    """The difference between the outcome that is expected, whole, and the one found.
+
+    What is not said is null; only the word for a trouble, and the text to a reason of ours, need not be said.
+    """
     found = described(outcome, record)
-    unsaid = {"reason": found.get("reason")} if found["state"] == "retry" else {}
-    wanted = dict.fromkeys(found) | unsaid | dict(expected)
-    return None if wanted == found else f"expected {json.dumps(wanted)}, found {json.dumps(found)}"
+    wanted = dict.fromkeys(found) | dict(expected)
+    free = {"retry": ["reason"], "failed": ["error"] if found.get("reason") != "upstream" else []}
+    for name in free.get(str(found["state"]), []):
+        if name not in expected:
+            wanted[name] = found[name]
+    if same(wanted, found):
+        return None
+    return f"expected {json.dumps(expected, ensure_ascii=False)}, found {json.dumps(found, ensure_ascii=False)}"
 
 
-@dataclass
-class _Theatre:
-    """The scripted servers of one conversation."""
+def _lacking(vector: Mapping[str, Any]) -> Iterator[str]:
+    """What every vector has and this one has not."""
 
-    rules: Rules
-    script: list[dict[str, Any]] = field(default_factory=list)
-    differences: list[str] = field(default_factory=list)
-    tokens: int = 0
-    ports: dict[str, int] = field(default_factory=dict)
+    def missing(value: Mapping[str, Any], place: str, *names: str) -> Iterator[str]:
+        yield from (place + name for name in names if name not in value)
 
-    @contextmanager
-    def playing(self) -> Iterator["_Theatre"]:
-        servers = [ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, scheme)) for scheme in ("http", "https")]
+    yield from missing(vector, "", "config", "start_epoch", "steps")
+    for i, step in enumerate(vector.get("steps", [])):
+        yield from missing(step, f"steps[{i}].", "at", "exchanges", "expect")
+        for j, exchange in enumerate(step.get("exchanges", [])):
+            place = f"steps[{i}].exchanges[{j}]."
+            yield from missing(exchange.get("request", {}), f"{place}request.", "method", "url")
+            yield from missing(exchange.get("response", {}), f"{place}response.", "statusCode")
+
+
+def _without_jitter(rules: Rules) -> Rules:
+    return dataclasses.replace(rules, backoff=dataclasses.replace(rules.backoff, jitter="none"))
+
+
+def _conversation(path: Path, number: int, vector: Mapping[str, Any]) -> Conversation:
+    """A vector whose config may be the name of a provider file beside it."""
+    config = vector.get("config")
+    if isinstance(config, str):
         try:
-            for scheme, server in zip(("http", "https"), servers, strict=True):
-                self.ports[scheme] = server.server_address[1]
-                threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-            yield self
-        finally:
-            for server in servers:
-                server.shutdown()
-                server.server_close()
-
-    def provider(self) -> Provider:
-        transport = Transport(4, adapter=_adapter(self.ports))
-        credentials = Credentials(self.rules.security, _secret, transport)
-        return Provider(self.rules, transport, credentials, random.Random(1), key=lambda *_: "task-1")
-
-    def expect(self, exchanges: list[dict[str, Any]]) -> None:
-        self.script = list(exchanges)
-
-    def difference(self) -> str | None:
-        if not self.differences and self.script:
-            request = self.script[0]["request"]
-            return f"expected {request['method']} {request['url']}, which never came"
-        return self.differences[0] if self.differences else None
-
-    def answer(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes
-    ) -> tuple[int, dict[str, str], bytes]:
-        """What the script answers to a request; what differs from the script is noted."""
-        if any(isinstance(one, OAuth2) and one.token_url == url for one in self.rules.security) and method == "POST":
-            self.tokens += 1
-            return 200, {}, json.dumps({"access_token": f"token-{self.tokens}", "expires_in": 3600}).encode()
-        if not self.script:
-            self.differences.append(f"unexpected {method} {url}")
-            return 500, {}, b""
-        exchange = self.script.pop(0)
-        self.differences += self._faults(exchange["request"], method, url, headers, body)
-        response = exchange["response"]
-        content = response.get("body")
-        text = content if isinstance(content, str) else json.dumps(content)
-        return response["statusCode"], response.get("headers", {}), text.encode()
-
-    def _faults(
-        self, request: dict[str, Any], method: str, url: str, headers: Mapping[str, str], body: bytes
-    ) -> Iterator[str]:
-        bare = self._without_keys(url)
-        if (method, bare) != (request["method"], request["url"]):
-            yield f"expected {request['method']} {request['url']}, found {method} {bare}"
-        if "auth" in request and self._authorised(url, headers) != request["auth"]:
-            yield f"{method} {bare}: credentials {'missing' if request['auth'] else 'sent'}"
-        for name, value in request.get("headers", {}).items():
-            if headers.get(name) != value:
-                yield f"{method} {bare}: header {name} is {headers.get(name)!r}, not {value!r}"
-        if "body" in request and _body(body, headers) != request["body"]:
-            yield f"{method} {bare}: body is {body.decode()}, not {json.dumps(request['body'])}"
-
-    def _authorised(self, url: str, headers: Mapping[str, str]) -> bool:
-        return bool(self.rules.security) and all(self._carries(scheme, url, headers) for scheme in self.rules.security)
-
-    def _carries(self, scheme: object, url: str, headers: Mapping[str, str]) -> bool:
-        sent = headers.get("Authorization")
-        match scheme:
-            case Http(scheme="bearer", secret=secret):
-                return sent == f"Bearer {_secret(secret)}"
-            case Http(secret=secret):
-                return sent == "Basic " + base64.b64encode(_secret(secret).encode()).decode()
-            case ApiKey(place="header", name=name, prefix=prefix, secret=secret):
-                return headers.get(name) == prefix + _secret(secret)
-            case ApiKey(name=name, prefix=prefix, secret=secret):
-                return f"{name}={prefix + _secret(secret)}" in urlsplit(url).query.split("&")
-        return sent == f"Bearer token-{self.tokens}"
-
-    def _without_keys(self, url: str) -> str:
-        names = {
-            scheme.name for scheme in self.rules.security if isinstance(scheme, ApiKey) and scheme.place == "query"
-        }
-        base, _, query = url.partition("?")
-        kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in names]
-        return f"{base}?{'&'.join(kept)}" if kept else base
-
-
-def _secret(reference: str, *, fresh: bool = False) -> str:  # noqa: ARG001 (a fresh one is the same)
-    return "secret-of-" + reference.replace("/", "-").replace(":", "-").replace("#", "-")
-
-
-def _body(body: bytes, headers: Mapping[str, str]) -> Json:
-    if "json" in (headers.get("Content-Type") or ""):
-        return json.loads(body)
-    return body.decode()
-
-
-def _handler(theatre: _Theatre, scheme: str) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def respond(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            url = f"{scheme}://{self.headers['Host']}{self.path}"
-            status, headers, content = theatre.answer(self.command, url, self.headers, body)  # type: ignore[arg-type]
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-        setattr(Handler, f"do_{method}", Handler.respond)
-    return Handler
-
-
-def _adapter(ports: Mapping[str, int]) -> type[Adapter]:
-    """An adapter whose connections all lead to the servers here, and which speaks https without TLS."""
-
-    def pool(scheme: str) -> type[HTTPConnectionPool]:
-        class Connection(WatchedConnection, HTTPConnection):
-            default_port: ClassVar[int] = {"http": 80, "https": 443}[scheme]  # type: ignore[misc]
-
-            def dial(self, _host: str, _port: int, seconds: float | None) -> socket.socket:
-                return socket.create_connection(("127.0.0.1", ports[scheme]), seconds)
-
-        class Pool(HTTPConnectionPool):
-            ConnectionCls = Connection
-
-            def __init__(self, *arguments: Any, **options: Any) -> None:
-                super().__init__(*arguments, **{name: options[name] for name in options if name not in TLS_OPTIONS})
-                self.scheme = scheme
-
-        return Pool
-
-    class Stage(Adapter):
-        def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-            super().init_poolmanager(*arguments, **options)
-            self.poolmanager.pool_classes_by_scheme = {"http": pool("http"), "https": pool("https")}
-
-    return Stage
+            vector = {**vector, "config": loads((path.parent / config).read_bytes(), unique_keys=True)}
+        except (OSError, ValueError) as error:
+            raise VectorError(f"{path}: the config {config}: {error}") from error
+    return Conversation(str(vector.get("id", f"{path.stem}-{number + 1}")), vector)

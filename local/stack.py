@@ -16,7 +16,7 @@ from local.redis_server import Kind, RedisServer
 from local.schedule import Schedule
 from local.third_party import ThirdParty
 
-CONCURRENCY = 4  # processes a function; each is a Python of its own
+CONCURRENCY = 3  # processes a function at most; each is a Python of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,6 @@ class Stack:
             "TABLE_NAME": TABLE_NAME,
             "REDIS_URL": self.redis.url,
             "PROVIDER_SERVERS": f"example={self.third_party.url},coin={self.third_party.url}",
-            "POWERTOOLS_METRICS_DISABLED": "true",  # they would drown the log
         }
 
     def _schedules(self) -> list[Schedule]:

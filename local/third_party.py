@@ -204,10 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=9001)
     parser.add_argument("--seed", type=int, help="the same fates in every run")
     chosen = parser.parse_args(arguments)
-    with ThirdParty(chosen.port, chosen.seed) as party:
+    with suppress(KeyboardInterrupt), ThirdParty(chosen.port, chosen.seed) as party:
         print(f"third party at {party.url}", flush=True)
-        with suppress(KeyboardInterrupt):
-            threading.Event().wait()
+        threading.Event().wait()
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 """cancel: the item first, then Redis, then the provider, who is told on a best-effort basis."""
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared.answer import Answer
-from shared.errors import Conflict, NotFound, QueueUnavailable, Unavailable
+from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.item import Item
 from shared.provider import Provider
-from shared.queue import Queue
+from shared.queue import Queue, without_redis
+from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
 from shared.view import show
@@ -16,6 +18,8 @@ from shared.worker import CANCEL_SECONDS, record_of
 
 ROUNDS = 5
 """How often a cancellation that meets a change looks again."""
+
+log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +42,20 @@ class Canceller:
             cancelled_now = item.status == "pending"
             if cancelled_now and self.store.cancel(task, item.generation, self.clock()):
                 continue  # it changed meanwhile
-            self._forget(item)
-            if cancelled_now and task.provider in self.providers:
-                self.providers[task.provider].cancel(task, record_of(item), seconds=CANCEL_SECONDS)
-            return Answer(status=200, body=self._shown(task, item))
+            with without_redis(then="the worker that claims the task finds it cancelled"):
+                self.queue.forget([(task, item.generation)])
+            ended = self._ended(item)
+            if cancelled_now:
+                log.info("cancelled", extra=facts(ended))
+                if task.provider in self.providers:
+                    self.providers[task.provider].cancel(task, record_of(ended), seconds=CANCEL_SECONDS)
+            return Answer(status=200, body=show(ended, self.clock()))
         raise Unavailable("the task changes too fast; try again", field="name")
 
-    def _forget(self, item: Item) -> None:
-        with suppress(QueueUnavailable):  # then the worker that claims it finds the item cancelled
-            self.queue.forget([(item.task, item.generation)])
-
-    def _shown(self, task: Task, item: Item) -> dict[str, object]:
-        now = self.clock()
-        return show(self.store.get(task, now) or item, now)
+    def _ended(self, item: Item) -> Item:
+        """The cancelled item, with what a worker may have stored in it since `item` was read."""
+        with suppress(StoreUnavailable):
+            now_there = self.store.get(item.task, self.clock())
+            if now_there and now_there.generation == item.generation:
+                return now_there
+        return replace(item, status="cancelled")

@@ -1,10 +1,13 @@
 """Connections that end in time and lead where they may: what urllib3 and a read timeout alone do not see to."""
 
+import io
 import threading
+import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from socket import AF_UNSPEC, SHUT_RDWR, SOCK_STREAM, getaddrinfo, socket
+from http.client import HTTPException, HTTPResponse, RemoteDisconnected, parse_headers
+from socket import AF_UNSPEC, SHUT_RDWR, SOCK_STREAM, fromfd, getaddrinfo, socket
 from typing import Any, Self
 
 from requests.adapters import HTTPAdapter
@@ -14,23 +17,29 @@ from urllib3.util.connection import create_connection
 
 from shared.origin import is_public
 
+MAX_INTERIM = 16
+MAX_WIRE_BYTES = 20_000_000
+"""What is read from the wire for one answer, at most, however it is framed."""
+
 
 class Watchdog:
     """Watches over one exchange of this thread.
 
     When its time is over the sockets are shut: a read timeout starts anew with every byte. Connections to addresses
-    that are not public are refused, but to the (host, port) pairs in `allowed`.
+    that are not public are refused, but to the (host, port) pairs in `allowed`. No more than MAX_WIRE_BYTES are read.
     """
 
     _current = threading.local()
-    _lock = threading.Lock()
 
     def __init__(self, seconds: float, allowed: Collection[tuple[str, int]]) -> None:
         self.seconds = seconds
         self.allowed = allowed
         self.fired = False
         self.refused = False
-        self._connections: list[WatchedConnection] = []
+        self.oversized = False
+        self._bytes_left = MAX_WIRE_BYTES
+        self._sockets: list[socket] = []
+        self._lock = threading.Lock()
         self._timer = threading.Timer(seconds, self._fire)
         self._timer.daemon = True
 
@@ -40,22 +49,30 @@ class Watchdog:
         return self
 
     def __exit__(self, *_: object) -> None:
+        del Watchdog._current.watchdog
         self._timer.cancel()
-        Watchdog._current.watchdog = None
+        with self._lock:  # from here on the connections may serve another exchange
+            for held in self._sockets:
+                held.close()
+            self._sockets = []
 
     @staticmethod
-    def current() -> "Watchdog | None":
-        """The watchdog over this thread's exchange."""
-        watchdog: Watchdog | None = getattr(Watchdog._current, "watchdog", None)
+    def current() -> "Watchdog":
+        """The watchdog over this thread's exchange; without one no connection is used."""
+        watchdog: Watchdog = Watchdog._current.watchdog
         return watchdog
 
-    def hold(self, connection: "WatchedConnection") -> None:
-        """Watch over a connection that this thread is about to use."""
+    def hold(self, used: socket) -> None:
+        """Watch over a socket that this thread is about to use.
+
+        A duplicate is kept: the socket itself changes hands, to TLS or, where the answer ends with the connection, to
+        the answer.
+        """
         with self._lock:
-            connection.watchdog = self
-            self._connections.append(connection)
+            held = fromfd(used.fileno(), used.family, used.type)
+            self._sockets.append(held)
             if self.fired:
-                connection.shut()
+                _shut(held)
 
     def check(self, host: str, port: int, addresses: Collection[str]) -> None:
         """Raise OSError if one of a host's addresses may not be reached."""
@@ -64,59 +81,96 @@ class Watchdog:
             self.refused = True
             raise OSError("the address is not public and no server of the provider's file")
 
+    def count(self, size: int) -> None:
+        """Count bytes that were read. Raises OSError when they are too many."""
+        self._bytes_left -= size
+        if self._bytes_left < 0:
+            self.oversized = True
+            raise OSError("more bytes than an answer may have")
+
     def _fire(self) -> None:
         with self._lock:
             self.fired = True
-            for connection in self._connections:
-                if connection.watchdog is self:  # else it is back in the pool and serves another exchange
-                    connection.shut()
+            for held in self._sockets:
+                _shut(held)
+
+
+def _shut(held: socket) -> None:
+    with suppress(OSError):
+        held.shutdown(SHUT_RDWR)
+
+
+class _Metered(io.RawIOBase):
+    """A socket's bytes, counted by the watchdog; `ended` when there are no more."""
+
+    def __init__(self, raw: io.RawIOBase, watchdog: Watchdog) -> None:
+        self._raw = raw
+        self._watchdog = watchdog
+        self.ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        size = self._raw.readinto(buffer)
+        self._watchdog.count(size or 0)
+        self.ended = size == 0
+        return size
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    """An answer that is counted while it is read, even where the framing lies, and whose head is whole."""
+
+    def begin(self) -> None:
+        metered = _Metered(self.fp.detach(), Watchdog.current())
+        self.fp = io.BufferedReader(metered)
+        super().begin()
+        if metered.ended:
+            raise RemoteDisconnected("the connection ended within the headers")
+
+    def _read_status(self) -> tuple[str, int, str]:
+        """The final status: interim answers (1xx) are read over, else the next request would get this one's answer."""
+        for _ in range(MAX_INTERIM):
+            version, status, reason = super()._read_status()  # type: ignore[misc]
+            if not 100 <= status < 200:
+                return version, status, reason
+            parse_headers(self.fp)
+        raise HTTPException("interim answers without end")
 
 
 class WatchedConnection:
-    """A connection under a watchdog. It keeps a duplicate of its socket, to be shut in a TLS handshake too."""
+    """A connection under a watchdog. `address` is where it leads, as long as it is open."""
 
-    watchdog: Watchdog | None = None
-    duplicate: socket | None = None
+    response_class: type[HTTPResponse] = _Response
     address = ""
-
-    def shut(self) -> None:
-        if self.duplicate:
-            with suppress(OSError):
-                self.duplicate.shutdown(SHUT_RDWR)
 
     def _new_conn(self) -> socket:
         """A socket to an address that was checked: the name is not resolved a second time."""
         made = self.dial(self._dns_host, self.port, self.timeout)  # type: ignore[attr-defined]
-        self.duplicate = made.dup()
-        if watchdog := Watchdog.current():
-            watchdog.hold(self)
+        self.address = made.getpeername()[0]
+        Watchdog.current().hold(made)
         return made
 
-    def dial(self, host: str, port: int, seconds: float | None) -> socket:
+    def dial(self, host: str, port: int, seconds: float) -> socket:
         """Connect to a host within `seconds`, if its addresses may be reached."""
+        end = time.monotonic() + seconds
         addresses = _resolve(host, port, seconds)
-        if watchdog := Watchdog.current():
-            watchdog.check(host, port, addresses)
-        made = _connect(addresses, port, seconds, self.socket_options)  # type: ignore[attr-defined]
-        self.address = made.getpeername()[0]
-        return made
+        Watchdog.current().check(host, port, addresses)
+        return _connect(addresses, port, end, self.socket_options)  # type: ignore[attr-defined]
 
     def request(self, *arguments: Any, **options: Any) -> None:
-        watchdog = Watchdog.current()
-        if watchdog:
-            if self.address:  # from the pool: it may have been made for a provider that names this host
-                watchdog.check(self.host, self.port, [self.address])  # type: ignore[attr-defined]
-            watchdog.hold(self)
+        used: socket | None = self.sock  # type: ignore[attr-defined]
+        if used:  # from the pool: it may have been made for a provider that names this host
+            Watchdog.current().check(self.host, self.port, [self.address])  # type: ignore[attr-defined]
+            Watchdog.current().hold(used)
         super().request(*arguments, **options)  # type: ignore[misc]
 
-    def close(self) -> None:
-        duplicate, self.duplicate, self.address = self.duplicate, None, ""
-        if duplicate:
-            duplicate.close()
-        super().close()  # type: ignore[misc]
 
-
-def _resolve(host: str, port: int, seconds: float | None) -> list[str]:
+def _resolve(host: str, port: int, seconds: float) -> list[str]:
     """The addresses of a host, within `seconds`: the resolver itself knows no deadline, so it runs beside us."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="resolve")
     try:
@@ -126,13 +180,13 @@ def _resolve(host: str, port: int, seconds: float | None) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-def _connect(addresses: list[str], port: int, seconds: float | None, options: Any) -> socket:
-    """The first connection that an address takes; each gets its share of the time."""
+def _connect(addresses: list[str], port: int, end: float, options: Any) -> socket:
+    """The first connection that an address takes before `end` (monotonic); each gets its share of the time."""
     failure: OSError = OSError("the name has no address")
-    for address in addresses:
-        share = None if seconds is None else seconds / len(addresses)
+    for i, address in enumerate(addresses):
+        share = (end - time.monotonic()) / (len(addresses) - i)
         try:
-            return create_connection((address, port), share, socket_options=options)
+            return create_connection((address, port), max(share, 0.001), socket_options=options)
         except OSError as error:
             failure = error
     raise failure

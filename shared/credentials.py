@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shared.codec import Json, loads
 from shared.errors import SecretUnavailable, TransportError
-from shared.origin import origin_of
+from shared.origin import Origin
 from shared.security import ApiKey, Http, OAuth2, Scheme
 from shared.transport import Call, Reply, Transport
 
@@ -56,7 +56,7 @@ class Credentials:
         self._read_secret = read_secret
         self._transport = transport
         self._clock = clock
-        self._lock = threading.Lock()
+        self._fetching = threading.Lock()
         self._token: _Token | None = None
 
     @property
@@ -64,41 +64,60 @@ class Credentials:
         """Whether a 401 may mean no more than that a token has expired."""
         return any(isinstance(scheme, OAuth2) for scheme in self._schemes)
 
-    def attach(self, seconds: float, *, fresh: bool = False, since: float = 0) -> Attached:
+    def attach(
+        self, seconds: float, *, allowed: frozenset[Origin] = frozenset(), fresh: bool = False, since: float = 0
+    ) -> Attached:
         """What to send, within `seconds`. `fresh`: read secrets again; a token no younger than `since` is renewed.
 
-        Raises TransportError when a secret or a token cannot be had.
+        Tokens come from public addresses, or from `allowed` origins. Raises TransportError when a secret or a token
+        cannot be had.
         """
         attached = Attached()
         for scheme in self._schemes:
             match scheme:
                 case Http(scheme="bearer"):
-                    attached.headers["Authorization"] = f"Bearer {self._secret(scheme.secret, fresh=fresh)}"
+                    attached.headers["Authorization"] = "Bearer " + _ascii(self._secret(scheme.secret, fresh=fresh))
                 case Http():
                     attached.headers["Authorization"] = _basic(self._secret(scheme.secret, fresh=fresh))
+                case ApiKey(place="header"):
+                    attached.headers[scheme.name] = scheme.prefix + _ascii(self._secret(scheme.secret, fresh=fresh))
                 case ApiKey():
-                    place = attached.headers if scheme.place == "header" else attached.query
-                    place[scheme.name] = scheme.prefix + self._secret(scheme.secret, fresh=fresh)
+                    attached.query[scheme.name] = scheme.prefix + self._secret(scheme.secret, fresh=fresh)
                 case OAuth2():
-                    attached.headers["Authorization"] = f"Bearer {self._access_token(scheme, seconds, since)}"
+                    token = self._access_token(scheme, seconds, allowed, since)
+                    attached.headers["Authorization"] = f"Bearer {token}"
         return attached
+
+    def refused(self, attached: Attached) -> None:
+        """The provider refused what was attached: its token is not used again."""
+        token = self._token
+        if token and attached.headers.get("Authorization") == f"Bearer {token.value}":
+            self._token = None
 
     def _secret(self, reference: str, *, fresh: bool) -> str:
         try:
-            return self._read_secret(reference, fresh=fresh)
+            value = self._read_secret(reference, fresh=fresh)
         except SecretUnavailable as error:
             raise TransportError(str(error), reason="secret") from error
+        if not _is_line(value):
+            raise TransportError(f"{reference}: is empty, or no single line of text", reason="secret")
+        return value
 
-    def _access_token(self, scheme: OAuth2, seconds: float, since: float) -> str:
-        with self._lock:
+    def _access_token(self, scheme: OAuth2, seconds: float, allowed: frozenset[Origin], since: float) -> str:
+        end = time.monotonic() + seconds
+        if not self._fetching.acquire(timeout=seconds):
+            raise TransportError("no token in time", reason="deadline")
+        try:
             now = self._clock()
             token = self._token
             if token is None or now >= token.expires_at or 0 < token.fetched_at <= since:
                 call = _token_call(scheme, self._secret(scheme.client_secret, fresh=since > 0))
-                allowed = frozenset({origin_of(scheme.token_url)})
-                reply = self._transport.send(call, seconds, allowed=allowed, stay=lambda _: True)  # with its secret
+                left = end - time.monotonic()
+                reply = self._transport.send(call, left, allowed=allowed, stay=lambda _: True)  # with its secret
                 token = self._token = _token(reply, now)
             return token.value
+        finally:
+            self._fetching.release()
 
 
 def _token_call(scheme: OAuth2, secret: str) -> Call:
@@ -126,12 +145,23 @@ def _token(reply: Reply, now: float) -> _Token:
     try:
         answer = loads(reply.body)
         value, seconds = answer["access_token"], float(answer.get("expires_in") or DEFAULT_EXPIRY_SECONDS)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TransportError("the token endpoint gave no token", reason="token") from error
-    if not isinstance(value, str) or not value:
+    except (ValueError, ArithmeticError, TypeError, KeyError, AttributeError):
+        value, seconds = None, 0.0
+    if not isinstance(value, str) or not value.isascii() or not _is_line(value):
         raise TransportError("the token endpoint gave no token", reason="token")
     return _Token(value, now, now + max(1, seconds - EXPIRY_MARGIN_SECONDS))
 
 
 def _basic(pair: str) -> str:
     return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+def _ascii(secret: str) -> str:
+    """A secret that can stand in a header as it is."""
+    if not secret.isascii():
+        raise TransportError("a secret is no ASCII, as a header must be", reason="secret")
+    return secret
+
+
+def _is_line(text: str) -> bool:
+    return text != "" and text.isprintable() and text == text.strip()

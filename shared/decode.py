@@ -48,6 +48,6 @@ def _rows(text: str) -> list[Json]:
 def _text(body: bytes, content_type: str) -> str:
     found = re.search(r"charset=\"?([\w.:-]+)", content_type)
     try:
-        return body.decode(found[1] if found else "utf-8-sig")
+        return body.decode(found[1] if found else "utf-8").removeprefix("\ufeff")
     except LookupError as error:
         raise ValueError(f"unknown charset {found and found[1]}") from error

@@ -4,15 +4,14 @@ The order of the steps closes every gap: a crash at any point leaves either noth
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from shared.answer import Answer
-from shared.errors import BadRequest, Conflict, QueueUnavailable, Unavailable
+from shared.errors import BadRequest, Conflict, Unavailable
 from shared.item import Item, digest
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Provider
-from shared.queue import Add, Hold, Queue, new_token
+from shared.queue import Add, Added, Hold, Queue, new_token, without_redis
 from shared.record import Record
 from shared.request import TaskRequest
 from shared.settings import Settings
@@ -66,25 +65,23 @@ class Enqueuer:
         hold = Hold(item.task, item.generation, new_token())
         add = Add(item.task, item.generation, record.to_text(), group=item.group)
         lease_seconds = self.settings.lease_seconds if seconds > 0 else 0
-        queued, added = True, "created"
-        try:  # 3. add
+        added: Added | None = None
+        with without_redis(then="reconcile queues the task"):  # 3. add
             (added,) = self.queue.add(
                 [add], token=hold.token, lease_seconds=lease_seconds, limits=provider.rules.limits
             )
-        except QueueUnavailable:
-            queued = False
         if added in ("exists", "stale"):
             return self._in_progress(item, deduplicated=True)
         if added == "waiting":
             return self._in_progress(item, deduplicated=False)
         if seconds <= 0:
             return accepted(item, self.clock(), 1)
-        return self._asked(item, hold, record, seconds, queued)
+        return self._asked(item, hold, record, seconds, queued=added is not None)
 
-    def _asked(self, item: Item, hold: Hold, record: Record, seconds: float, queued: bool) -> Answer:
+    def _asked(self, item: Item, hold: Hold, record: Record, seconds: float, *, queued: bool) -> Answer:
         settlement = self.worker.attempt(hold, record, seconds, inline=True)  # 4. ask, 5. store
         if queued:
-            with suppress(QueueUnavailable):  # then the lease brings it back
+            with without_redis(then="the task comes back with its lease"):
                 settle(self.queue, self.providers[item.task.provider], [settlement])  # 6. settle
         return self._learned(item, settlement)  # 7. answer
 

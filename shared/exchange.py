@@ -128,16 +128,24 @@ class Exchange:
 
     def _sent(self, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
         """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
-        seconds = min(timeout_seconds, self.seconds_left())
         since = (self._unauthorized_at or 0) / 1000
-        attached = self._credentials.attach(seconds, fresh=since > 0, since=since)
-        reply = self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(attached), stay=stay)
-        if reply.status == 401 and not self._credentials.renewable:
-            seconds = min(timeout_seconds, self.seconds_left())
-            fresh = self._credentials.attach(seconds, fresh=True)
-            if fresh != attached:
-                reply = self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(fresh), stay=stay)
-        return reply
+        attached = self._attached(timeout_seconds, fresh=since > 0, since=since)
+        reply = self._sent_with(attached, call, timeout_seconds, stay)
+        if reply.status != 401:
+            return reply
+        self._credentials.refused(attached)
+        if self.renewable:
+            return reply
+        fresh = self._attached(timeout_seconds, fresh=True)
+        return reply if fresh == attached else self._sent_with(fresh, call, timeout_seconds, stay)
+
+    def _attached(self, timeout_seconds: float, *, fresh: bool, since: float = 0) -> Attached:
+        seconds = min(timeout_seconds, self.seconds_left())
+        return self._credentials.attach(seconds, allowed=self.allowed, fresh=fresh, since=since)
+
+    def _sent_with(self, attached: Attached, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
+        seconds = min(timeout_seconds, self.seconds_left())  # attaching may have taken some of it
+        return self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(attached), stay=stay)
 
     def _answered(self, reply: Reply, operation: Operation, context: dict[str, Json]) -> Answered:
         try:

@@ -10,13 +10,20 @@ Origin: TypeAlias = tuple[str, str, int]
 """Scheme, host and port of a URL (RFC 6454)."""
 
 _PORTS = {"http": 80, "https": 443}
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""Leads to the IPv4 address in its last 32 bits (RFC 6052)."""
+_TUNNELLED = ipaddress.IPv6Network("2002::/16")
+"""6to4: leads to the IPv4 address within (RFC 3056)."""
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All that IANA gives out; what lies outside is special, or leads to an IPv4 address in a way that nobody uses now."""
 
 
 def origin_of(url: str) -> Origin:
     """The origin of an absolute http(s) URL. Raises TransportError for any other."""
     try:
         parts = urlsplit(url)
-        port = parts.port or _PORTS[parts.scheme]
+        default = _PORTS[parts.scheme]
+        port = parts.port or default
     except (ValueError, KeyError) as error:
         raise TransportError("not an http or https URL", reason="invalid-request") from error
     if not parts.hostname or parts.username is not None:
@@ -44,6 +51,9 @@ def joined(base: str, link: str) -> str:
 def is_public(address: str) -> bool:
     """Whether an IP address is one of the public internet: not private, loopback, link-local or otherwise special."""
     ip = ipaddress.ip_address(address.partition("%")[0])
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    ip = mapped or ip
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or (ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None)
+        if inner is None:
+            return ip in _UNICAST and ip not in _TUNNELLED and ip.is_global
+        ip = inner
     return ip.is_global and not ip.is_multicast

@@ -17,9 +17,11 @@ Members are task names. Time is the server's alone. A completed task leaves noth
 Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
 
+import logging
 import math
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -37,6 +39,7 @@ Added: TypeAlias = Literal["created", "waiting", "exists", "stale"]
 there already, or found a higher one."""
 
 BATCH = 200
+log = logging.getLogger("meanwhile")
 _SCRIPTS = Path(__file__).parent / "scripts"
 _KEYS = ("", ":leases", ":state", ":tasks", ":dead", ":gate", ":jobs", ":groups")
 
@@ -108,6 +111,15 @@ class Place:
 def new_token() -> str:
     """128 random bits, made once per claim or add call."""
     return secrets.token_hex(16)
+
+
+@contextmanager
+def without_redis(then: str) -> Iterator[None]:
+    """Go on if Redis does not serve what is done here; `then` says what makes up for it."""
+    try:
+        yield
+    except QueueUnavailable as error:
+        log.warning("queue unavailable", extra={"reason": str(error), "then": then})
 
 
 class Queue:

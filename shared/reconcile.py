@@ -75,8 +75,12 @@ class Reconciler:
             if item is not None and item.status == "pending" and item.generation == generation:
                 delay = self._lease_seconds + self._random.uniform(0, max_delay)
                 adds.append(Add(task, generation, record_of(item).to_text(), delay, item.group))
-                log.info("requeued", extra={"provider": task.provider, "task": task.name, "generation": generation})
-        return self._queue.add(adds, token=new_token()).count("created") if adds else 0
+        added = self._queue.add(adds, token=new_token()) if adds else []
+        for one, done in zip(adds, added, strict=True):
+            if done == "created":
+                said = {"provider": one.task.provider, "task": one.task.name, "generation": one.generation}
+                log.info("requeued", extra=said)
+        return added.count("created")
 
     def _forget_dead(self, name: str, remaining: Callable[[], float]) -> Counter[str]:
         """Forget dead letters whose item is gone, or no longer tells of that failure."""

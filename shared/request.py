@@ -17,6 +17,9 @@ MAX_INPUT_BYTES = 32 * 1024
 MAX_GROUP = 64
 FIELDS = {"provider", "name", "input", "group"}
 
+BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
+"""What may stand before the routes in a path when an API is mapped into a custom domain."""
+
 Event = Mapping[str, Any]
 
 
@@ -117,7 +120,10 @@ def _body(event: Event, known: set[str]) -> dict[str, Json]:
 def _query(event: Event, known: set[str]) -> dict[str, str]:
     """The query parameters; of one given twice the last counts, in both event shapes."""
     if "rawQueryString" in event:
-        query = dict(parse_qsl(event["rawQueryString"], keep_blank_values=True))
+        try:
+            query = dict(parse_qsl(event["rawQueryString"], keep_blank_values=True, errors="strict"))
+        except UnicodeDecodeError as error:
+            raise BadRequest("the query is not UTF-8", field="query") from error
     else:
         query = dict(event.get("queryStringParameters") or {})
     _refuse_unknown(query, known)

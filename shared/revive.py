@@ -1,19 +1,22 @@
 """revive: the next generation of a task that has failed, with the stored input and a new deadline."""
 
+import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from shared.answer import Answer
 from shared.enqueue import accepted
-from shared.errors import Conflict, NotFound, QueueUnavailable
-from shared.queue import Add, Queue, new_token
+from shared.errors import Conflict, NotFound
+from shared.queue import Add, Queue, new_token, without_redis
+from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
 from shared.worker import record_of
 
 KEEPS_JOB = ("too-many-errors", "crashed")
 """Failures that say nothing about the provider's job: it is asked after again rather than submitted anew."""
+
+log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +38,8 @@ class Reviver:
         begun = self.store.begin(task, item, item.input, self.clock(), group=item.group, keep_outputs=keeps_job)
         if begun is None:
             raise Conflict("the task was begun again meanwhile", field="name")
-        with suppress(QueueUnavailable):  # then reconcile queues it
-            self.queue.add(
-                [Add(task, begun.generation, record_of(begun).to_text(), group=begun.group)], token=new_token()
-            )
+        log.info("revived", extra=facts(begun))
+        add = Add(task, begun.generation, record_of(begun).to_text(), group=begun.group)
+        with without_redis(then="reconcile queues the task"):
+            self.queue.add([add], token=new_token())
         return accepted(begun, self.clock(), 1)

@@ -3,6 +3,7 @@
 The language is described in docs/providers.md and by docs/provider.schema.json.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -88,7 +89,7 @@ class Rules:
             limits=_limits(top.reader("limits", {})),
         )
         _read_the_rest(top)
-        if not top.faults:
+        if rules.submit:
             _refuse_misplaced(top, rules)
         if top.faults:
             raise ProviderFileError(*top.faults)
@@ -161,7 +162,9 @@ def _refuse_misplaced(top: Reader, rules: Rules) -> None:
     for name, operation in submits + others:
         if operation.decode == "url":
             top.fault(f"{name}.decode", "url is for result operations: it sends no request")
-        for part, expression in operation.placed():
-            if name in alone and expression.refers_to("response"):
-                reason = "uses response, but no answer goes before it; keep what it needs in outputs"
-                top.fault(f"{name}.{part}", f"${{{expression.text}}} {reason}")
+        if name in alone:
+            with suppress(ProviderFileError):  # a placeholder that is not JMESPath, which the reader has said
+                for part, expression in operation.placed():
+                    if expression.refers_to("response"):
+                        reason = "uses response, but no answer goes before it; keep what it needs in outputs"
+                        top.fault(f"{name}.{part}", f"${{{expression.text}}} {reason}")

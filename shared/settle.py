@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from shared.item import Item
-from shared.outcome import Failed, Outcome, Pending, Retry
 from shared.limits import Health
+from shared.outcome import Failed, Outcome, Pending, Retry
 from shared.provider import Provider
 from shared.queue import Hold, Queue, Release
 from shared.record import Record
@@ -55,9 +55,9 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
     return tally
 
 
-def facts(hold: Hold) -> dict[str, object]:
+def facts(about: Hold | Item) -> dict[str, object]:
     """What every log line about a task says."""
-    return {"provider": hold.task.provider, "task": hold.task.name, "generation": hold.generation}
+    return {"provider": about.task.provider, "task": about.task.name, "generation": about.generation}
 
 
 def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> list[bool]:

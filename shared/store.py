@@ -79,14 +79,17 @@ class Store:
         )
         return None if isinstance(reply, Superseded) else reply
 
-    def save(self, task: Task, record: Record, now: int) -> Superseded | None:
-        """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge."""
+    def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
+        """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge.
+
+        A record without outputs leaves those that the item has, but for a `resubmit`, which removes them.
+        """
         values = {
             ":now": number(now),
             ":attempt": attempt_map(record.submitted_at, record.resubmits),
             ":partial": packed(record.partial, "partial"),
         }
-        outputs = "REMOVE #outputs"
+        outputs = "REMOVE #outputs" if resubmit else ""
         if record.outputs is not None:
             outputs = ", #outputs = :outputs"
             values[":outputs"] = packed(record.outputs, "outputs")
@@ -186,7 +189,7 @@ class Store:
                 raise StoreTooLarge(f"DynamoDB: {message}") from error
             raise StoreUnavailable(f"DynamoDB: {code}") from error
         except BotoCoreError as error:
-            raise StoreUnavailable(f"DynamoDB: {type(error).__name__}") from error
+            raise StoreUnavailable(f"DynamoDB: {type(error).__name__}: {error}") from error
 
 
 class _ConditionFailed(Exception):

@@ -85,7 +85,7 @@ class _Run:
             wait_seconds = self.refill() if self.elapsed() < self.window_seconds else math.inf
             if self.in_flight:
                 self.collect(wait_seconds)
-                if self.remaining() < SETTLE_SECONDS / 2:
+                if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:
                     return self.abandon()
             elif wait_seconds > min(self.settings.idle_seconds, self.window_seconds - self.elapsed()):
                 return self.tally
@@ -108,8 +108,12 @@ class _Run:
         return wait_seconds
 
     def start_ordinary(self) -> float:
-        """Share the free slots among the providers that have due tasks; the seconds until the next falls due."""
-        hungry = list(self.providers)
+        """Share the free slots among the providers that have due tasks; the seconds until the next falls due.
+
+        Who has the fewest attempts going comes first, then who has had the fewest: a slot that falls free goes round.
+        """
+        going = Counter(claimed.hold.task.provider for claimed in self.in_flight.values())
+        hungry = sorted(self.providers, key=lambda provider: (going[provider], self.tally[provider]["claimed"]))
         waits: dict[str, float] = {}
         while hungry and (free := self.settings.parallel_tasks - len(self.in_flight)) > 0:
             share = math.ceil(free / len(hungry))

@@ -1,11 +1,12 @@
 """HTTP to providers that cannot be abused: a deadline over everything, a cap on size, and targets that are allowed."""
 
 import dataclasses
+import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
-from urllib.parse import urljoin
 
 import requests
 import urllib3
@@ -13,14 +14,20 @@ import urllib3
 from shared.codec import Json, dumps
 from shared.connection import Adapter, Watchdog
 from shared.errors import TransportError
-from shared.origin import Origin, origin_of
+from shared.origin import Origin, joined, origin_of
 
 MAX_RESPONSE_BYTES = 10_000_000
 """Counted after decompression."""
+_TOO_LARGE = f"the answer is larger than {MAX_RESPONSE_BYTES} bytes"
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+
+for _name in ("urllib3.connection", "urllib3.connectionpool"):  # they write whole URLs, and a key may stand in one
+    logging.getLogger(_name).disabled = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +63,7 @@ class Transport:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.trust_env = False
         self._session.headers["User-Agent"] = "meanwhile"
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -80,32 +87,38 @@ class Transport:
         """
         end = self._clock() + seconds
         first = origin_of(call.url)
+        trusted = first in allowed
         for _ in range(MAX_REDIRECTS + 1):
-            trusted = origin_of(call.url) == first and first in allowed
-            reply = self._exchange(attach(call) if attach and trusted else call, end - self._clock(), allowed)
+            trusted = trusted and origin_of(call.url) == first
+            reply = self.once(attach(call) if attach and trusted else call, end - self._clock(), allowed)
+            reply = dataclasses.replace(reply, url=url_of(call))  # without a key that was attached to its query
             location = reply.headers.get("location")
             if reply.status not in _REDIRECTS or location is None or stay(reply.status):
                 return reply
             call = _redirected(call, reply, location)
         raise TransportError(f"more than {MAX_REDIRECTS} redirects", reason="redirects")
 
-    def _exchange(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
+    def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
+        """The whole answer to one request within `seconds`, redirects not followed. Raises TransportError."""
         if seconds <= 0:
             raise TransportError("no time is left for the request", reason="deadline")
+        end = self._clock() + seconds
         with Watchdog(seconds, {(host, port) for _, host, port in allowed}) as watchdog:
             try:
-                return self._read(call, seconds)
-            except (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader, UnicodeError) as error:
-                raise TransportError("the request cannot be sent", reason="invalid-request") from error
+                reply = self._read(call, seconds)
             except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-                if watchdog.refused:
-                    raise TransportError("the target's address is not allowed", reason="refused-target") from error
-                if watchdog.fired or isinstance(error, requests.Timeout):
-                    raise TransportError("no whole answer in time", reason="deadline") from error
-                raise TransportError(f"no answer: {type(error).__name__}") from error
+                is_late = watchdog.fired or isinstance(error, requests.Timeout) or self._clock() >= end
+                failure = _failure(error, watchdog, is_late=is_late)
+            else:
+                if not watchdog.fired:  # else the answer may have ended where the connection was cut
+                    return reply
+                failure = _failure(None, watchdog, is_late=True)
+        raise failure  # neither from theirs nor in its context: their texts hold URLs and headers, and so secrets
 
     def _read(self, call: Call, seconds: float) -> Reply:
         headers, body = _encoded(call)
+        if not all(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(headers[name]) for name in headers):
+            raise TransportError("a header cannot be sent", reason="invalid-request")
         with self._session.request(
             call.method,
             call.url,
@@ -120,16 +133,41 @@ class Transport:
             for chunk in response.iter_content(65536):
                 content += chunk
                 if len(content) > MAX_RESPONSE_BYTES:
-                    raise TransportError(f"the answer is larger than {MAX_RESPONSE_BYTES} bytes", reason="too-large")
+                    raise TransportError(_TOO_LARGE, reason="too-large")
             lowered = {name.lower(): value for name, value in response.headers.items()}
             return Reply(response.status_code, lowered, bytes(content), response.url)
 
 
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: redirects are followed here; requests would read the whole body of one before anybody looks."""
+
+
+def _failure(error: Exception | None, watchdog: Watchdog, *, is_late: bool) -> TransportError:
+    """What it means that there is no answer."""
+    if watchdog.refused:
+        return TransportError("the target's address is not allowed", reason="refused-target")
+    if watchdog.oversized:
+        return TransportError(_TOO_LARGE, reason="too-large")
+    if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader | UnicodeError):
+        return TransportError("the request cannot be sent", reason="invalid-request")
+    if is_late:
+        return TransportError("no whole answer in time", reason="deadline")
+    return TransportError(f"no answer: {type(error).__name__}")
+
+
+def url_of(call: Call) -> str:
+    """The URL of a call that was or could be sent, its query included."""
+    prepared = requests.PreparedRequest()
+    prepared.prepare_url(call.url, _query(call.query))
+    return prepared.url or call.url
+
+
 def _redirected(call: Call, reply: Reply, location: str) -> Call:
     """The next call of a redirect (RFC 9110, 15.4): 303, and 301 or 302 of a POST, ask again with GET."""
-    url = urljoin(reply.url, location)
+    url = joined(reply.url, location)
     becomes_get = reply.status == 303 or (reply.status in (301, 302) and call.method == "POST")
-    if becomes_get and call.method != "HEAD":
+    if becomes_get:
         call = dataclasses.replace(call, method="GET", body=None)
     headers = call.headers
     if origin_of(url) != origin_of(reply.url):

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from shared.answer import Answer
 from shared.codec import Json
-from shared.errors import NotFound, QueueUnavailable, RecordError
+from shared.errors import NotFound, RecordError
 from shared.item import Item
 from shared.merge import merge
-from shared.queue import Place, Queue
+from shared.queue import Place, Queue, without_redis
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task
@@ -28,20 +28,22 @@ class Viewer:
         item = self._store.get(task, self._clock())
         if item is None:
             raise NotFound(f"there is no task {task.id}", field="name")
-        return Answer(status=200, body=show(item, self._clock()) | self.schedule(item, self.place(item)))
+        body = show(item, self._clock())
+        if item.status in ("pending", "failed"):
+            body |= self.schedule(item, self.place(item))
+        return Answer(status=200, body=body)
 
     def place(self, item: Item) -> Place | None:
         """Where Redis has the item's generation; None when Redis does not answer."""
-        try:
-            place = self._queue.look([item.task], records=True)[0]
-        except QueueUnavailable:
-            return None
-        return place if place.generation == item.generation else Place(0, None, None, None, None)
+        places: list[Place] = []
+        with without_redis(then="the schedule is unknown"):
+            places = self._queue.look([item.task], records=True)
+        for place in places:
+            return place if place.generation == item.generation else Place(0, None, None, None, None)
+        return None
 
     def schedule(self, item: Item, place: Place | None) -> dict[str, Json]:
-        """When and why a pending or buried task will be looked at next; empty for other ends."""
-        if item.status not in ("pending", "failed"):
-            return {}
+        """When and why a pending or failed task will be looked at next; empty if failed and no dead letter."""
         if place is None:
             return {"schedule": "unknown"}
         if place.due_seconds is not None:

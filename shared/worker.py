@@ -130,7 +130,8 @@ class Worker:
         now = self._clock()
         if record.digest != record.saved:
             try:
-                superseded = self._store.save(hold.task, record, now)
+                resubmit = isinstance(outcome, Retry) and outcome.action == "resubmit"
+                superseded = self._store.save(hold.task, record, now, resubmit=resubmit)
             except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
                 if record.partial is None:
                     raise

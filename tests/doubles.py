@@ -269,20 +269,17 @@ class MemoryStore:
         )
         return self.items[task]
 
-    def save(self, task: Task, record: Record, now: int) -> Superseded | None:
-        try:
-            partial = _kept(record.partial, "partial")
-        except StoreTooLarge:
-            partial = None
-        outputs = None if record.outputs is None else _kept(record.outputs, "outputs")
+    def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
+        changes: dict[str, Any] = {"partial": _kept(record.partial, "partial")}
+        if record.outputs is not None or resubmit:
+            changes["outputs"] = None if record.outputs is None else _kept(record.outputs, "outputs")
         return self._write(
             task,
             record.generation,
             updated_at=now,
             submitted_at=record.submitted_at,
             resubmits=record.resubmits,
-            partial=partial,
-            outputs=outputs,
+            **changes,
         )
 
     def complete(self, task: Task, generation: int, data: Json, now: int) -> Superseded | None:

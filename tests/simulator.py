@@ -103,6 +103,12 @@ DRIPPING = Said(drips=True)
 """An answer whose bytes arrive one by one, without end."""
 
 
+def provider_at(url: str, file: Json = EXAMPLE) -> Provider:
+    """A provider as the file says, its server at that URL."""
+    rules, transport = Rules.from_json(file, url), Transport(8)
+    return Provider(rules, transport, Credentials(rules.security, _no_secret, transport), Random(1))
+
+
 def _no_secret(reference: str, *, fresh: bool = False) -> str:
     raise SecretUnavailable(reference)
 
@@ -135,8 +141,7 @@ class Simulator:
 
     def provider(self, file: Json = EXAMPLE, **changes: Json) -> Provider:
         """A provider at work on this server as the file says, with changes at its top level."""
-        rules, transport = Rules.from_json(file | changes, self.url), Transport(8)
-        return Provider(rules, transport, Credentials(rules.security, _no_secret, transport), Random(1))
+        return provider_at(self.url, file | changes)
 
     def file(self, file: Json = EXAMPLE, **changes: Json) -> str:
         """The text of such a file."""

@@ -198,5 +198,5 @@ def test_progress_is_shown_on_a_terminal_and_in_plain_lines_elsewhere(*, termina
     output = io.StringIO()
     with Watch(Console(file=output, force_terminal=terminal, width=120), 36, 28) as watch:
         watch.show(Seen(answered=12, completed=7, waiting=3, processing=2, asks=40))
-    assert "3 waiting, 2 in process, third party asked 40 times" in output.getvalue()
+    assert "3 waiting, 2 in process, 40 asks" in output.getvalue()
     assert ("12 of 36 requests answered, 7 of 28 tasks completed" in output.getvalue()) is not terminal
