@@ -129,7 +129,7 @@ class Queue:
         self._client = client
         self._prefix = prefix
         prelude = (_SCRIPTS / "prelude.lua").read_text()
-        verbs = ("add", "claim", "complete", "release", "bury", "forget", "look")
+        verbs = ("add", "claim", "complete", "release", "bury", "forget", "hasten", "look")
         self._scripts: dict[str, Script] = {
             verb: client.register_script(prelude + (_SCRIPTS / f"{verb}.lua").read_text()) for verb in verbs
         }
@@ -186,6 +186,11 @@ class Queue:
     def forget(self, ends: Sequence[tuple[Task, int]]) -> list[bool]:
         """Drop this generation or a lower one of each task, whoever holds it. True where something was dropped."""
         return self._done("forget", [task for task, _ in ends], [(task.name, generation) for task, generation in ends])
+
+    def hasten(self, waiting: Sequence[tuple[Task, int]]) -> list[bool]:
+        """Make this generation of each task due now if it waits for later. True where it did."""
+        rows = [(task.name, generation) for task, generation in waiting]
+        return self._done("hasten", [task for task, _ in waiting], rows)
 
     def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
         """Where each task stands, with its record if asked for; changes nothing."""

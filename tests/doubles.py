@@ -139,6 +139,15 @@ class MemoryQueue:
             dropped.append(parts.parsed(task.name)[0] <= generation and parts.drop(task.name))
         return dropped
 
+    def hasten(self, waiting: Sequence[tuple[Task, int]]) -> list[bool]:
+        hastened = []
+        for task, generation in waiting:
+            parts = self._parts(task.provider)
+            hastened.append(parts.parsed(task.name)[0] == generation and parts.queue.get(task.name, 0) > self.now_ms)
+            if hastened[-1]:
+                parts.queue[task.name] = self.now_ms
+        return hastened
+
     def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
         return [self._look(task, records) for task in tasks]
 

@@ -516,6 +516,57 @@ def test_who_held_a_forgotten_task_has_lost_it_and_brings_nothing_back(queue: Qu
     assert bench.keys.dump() == {}
 
 
+# --- hasten
+
+
+def test_hastening_makes_a_task_that_waits_for_later_due_now(queue: Queue, seed: Any, bench: Bench) -> None:
+    hold = seed("a", generation=3, due_seconds=60, crashes=1)
+    before = bench.parts()
+    assert queue.hasten([(task(), 3)]) == [True]
+    score = bench.score("a")
+    assert score is not None
+    assert 0 < score <= bench.keys.now()
+    assert bench.parts() | {"queue": {}} == before | {"queue": {}}
+    assert names(claim(queue, suspect=True)) == [hold.task.name]
+
+
+def test_hastening_twice_does_it_once_and_a_due_task_keeps_its_turn(queue: Queue, seed: Any, bench: Bench) -> None:
+    seed("due", due_seconds=-5)
+    seed("later", due_seconds=60)
+    score = bench.score("due")
+    assert queue.hasten([(task("due"), 1), (task("later"), 1)]) == [False, True]
+    assert queue.hasten([(task("due"), 1), (task("later"), 1)]) == [False, False]
+    assert bench.score("due") == score
+
+
+@pytest.mark.parametrize("generation", [2, 4])
+def test_hastening_another_generation_changes_nothing(queue: Queue, seed: Any, bench: Bench, generation: int) -> None:
+    seed("a", generation=3, due_seconds=60)
+    before = bench.parts()
+    assert queue.hasten([(task(), generation)]) == [False]
+    assert bench.parts() == before
+
+
+@pytest.mark.parametrize("place", [{"lease_seconds": 30}, {"dead": True}])
+def test_hastening_does_not_touch_what_does_not_wait(
+    queue: Queue, seed: Any, bench: Bench, place: dict[str, Any]
+) -> None:
+    seed("a", **place)
+    before = bench.parts()
+    assert queue.hasten([(task(), 1), (task("unknown"), 1)]) == [False, False]
+    assert bench.parts() == before
+
+
+def test_hastening_nothing_is_nothing(queue: Queue) -> None:
+    assert queue.hasten([]) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_can_be_hastened(queue: Queue, seed: Any, bench: Bench, name: str) -> None:
+    seed(name, due_seconds=60)
+    assert queue.hasten([(task(name), 1)]) == [True]
+
+
 # --- look
 
 
@@ -657,6 +708,7 @@ def test_what_redis_does_not_serve_is_unavailable(
         lambda: claim(queue),
         lambda: queue.look([task()]),
         lambda: queue.forget([(task(), 1)]),
+        lambda: queue.hasten([(task(), 1)]),
         lambda: queue.dead(PROVIDER),
     ]
     for call in calls:

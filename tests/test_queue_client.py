@@ -140,7 +140,7 @@ def test_a_claim_whose_reply_does_not_come_is_not_repeated(
     assert len(redis.calls) == 1
 
 
-@pytest.mark.parametrize("verb", ["add", "complete", "release", "bury", "forget", "look", "dead"])
+@pytest.mark.parametrize("verb", ["add", "complete", "release", "bury", "forget", "hasten", "look", "dead"])
 def test_no_call_waits_for_two_replies(
     server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue], verb: str
 ) -> None:
@@ -153,6 +153,7 @@ def test_no_call_waits_for_two_replies(
         "release": lambda: queue.release([(hold, 0, None)]),
         "bury": lambda: queue.bury([hold]),
         "forget": lambda: queue.forget([(task, 1)]),
+        "hasten": lambda: queue.hasten([(task, 1)]),
         "look": lambda: queue.look([task]),
         "dead": lambda: queue.dead("example"),
     }

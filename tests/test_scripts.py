@@ -15,7 +15,7 @@ from shared.task import Task
 from tests.conftest import SERVERS
 from tests.keys import PREFIX, PROVIDER, Bench, key_of
 
-VERBS = ("add", "claim", "complete", "release", "bury", "forget", "look")
+VERBS = ("add", "claim", "complete", "release", "bury", "forget", "hasten", "look")
 
 pytestmark = pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
 
@@ -38,6 +38,7 @@ def every_verb(queue: Queue, bench: Bench) -> dict[str, Callable[[], object]]:
     bench.seed("suspect", crashes=1)
     bench.seed("due")
     bench.seed("dead", dead=True)
+    bench.seed("later", due_seconds=60)
     return {
         "add": lambda: queue.add([(task("new"), 1, "{}"), (task("dead"), 2, "{}"), (task("due"), 2, "{}")], token="t"),
         "claim": lambda: queue.claim(PROVIDER, limit=5, lease_seconds=30, token="t"),
@@ -45,6 +46,7 @@ def every_verb(queue: Queue, bench: Bench) -> dict[str, Callable[[], object]]:
         "release": lambda: queue.release([(hold["release"], 5, "{}")]),
         "bury": lambda: queue.bury([hold["bury"]]),
         "forget": lambda: queue.forget([(task("forget"), 1), (task("dead"), 9)]),
+        "hasten": lambda: queue.hasten([(task("later"), 1)]),
         "look": lambda: queue.look([task("due"), task("complete")], records=True),
     }
 
