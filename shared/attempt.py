@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from shared.acceptor import Acceptor, Stage, Verdict, judge
 from shared.codec import Json
 from shared.errors import TransportError
-from shared.exchange import Answered, Exchange
+from shared.exchange import Answered, Exchange, enveloped
 from shared.hint import hinted_seconds
 from shared.operation import Operation
 from shared.origin import origin_of
-from shared.outcome import Completed, Failed, Retry, RetryAction
+from shared.outcome import Completed, Failed, Pending, Retry, RetryAction
 from shared.pace import Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
 from shared.template import placeholders
+from shared.transport import Reply
 
 HOPELESS = ("invalid-request", "refused-target", "too-large")
 """Troubles of the transport that another try would only meet again."""
@@ -54,6 +55,26 @@ class Attempt:
         if first and verdict in _GOES_ON:
             self.record = dataclasses.replace(self.record, outputs=self.context["outputs"], job_at=self.now)
         return self.concluded(verdict, acceptor, answered, stage)
+
+    def hear(self, payload: Reply) -> Finding | None:
+        """What a callback says, read as a poll's answer; None where only asking can tell."""
+        heard = enveloped(payload, "auto", self.context)
+        if heard.undecodable:
+            return None
+        self.keep_outputs(self.rules.asks_again, heard)
+        verdict, acceptor = self.judged(heard, "poll")
+        finding: Finding | None = None
+        if verdict == "pending":
+            self.learn(heard)
+            return Finding(Pending(0, self.record.partial, self.record.progress), self.record)
+        if verdict == "success" and not (self.rules.result and self.record.outputs is None):
+            finding = self.success(heard, "poll")
+        if verdict == "failure":
+            finding = self.failure(acceptor, heard, "poll")
+        match finding:
+            case Finding(Completed() | Failed(reason="upstream")):
+                return finding
+        return None
 
     def send(self, operation: Operation, stage: Stage, response: Json) -> Answered | Finding:
         """The answer to an operation, its outputs kept; or what it means that there is none."""
@@ -107,16 +128,20 @@ class Attempt:
 
     def pending(self, answered: Answered, stage: Stage) -> Finding:
         rules = self.rules
-        partial = rules.partial.of(answered.envelope)
-        self.record = dataclasses.replace(
-            self.record,
-            partial=self.record.partial if partial is None else partial,
-            progress=rules.progress.of(answered.envelope) if rules.progress else None,
-            unauthorized_at=None,
-        )
+        self.learn(answered)
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed("missing-output", rules.error.of(answered.envelope)), self.record)
         return self.pace.pending(self.record, self.now, self.hinted(answered))
+
+    def learn(self, answered: Answered) -> None:
+        """Keep what a pending answer tells: partial data, where there is any, and progress."""
+        partial, progress = self.rules.partial.of(answered.envelope), self.rules.progress
+        self.record = dataclasses.replace(
+            self.record,
+            partial=self.record.partial if partial is None else partial,
+            progress=progress.of(answered.envelope) if progress else None,
+            unauthorized_at=None,
+        )
 
     def success(self, answered: Answered, stage: Stage) -> Finding:
         """The job is done: fetch its result in the same attempt; what goes wrong there returns to poll."""

@@ -10,7 +10,7 @@ from shared.codec import Json
 from shared.credentials import Attached, Credentials
 from shared.decode import decode
 from shared.errors import TransportError
-from shared.operation import Operation
+from shared.operation import Decoding, Operation
 from shared.origin import Origin, joined, origin_of
 from shared.template import fill, fill_url, text_of
 from shared.transport import Call, Reply, Transport
@@ -80,7 +80,7 @@ class Exchange:
         if not url:
             return None
         if operation.decode == "url":
-            return self._answered(Reply(200, {}, b"", url), operation, context)
+            return enveloped(Reply(200, {}, b"", url), operation.decode, context)
         call = Call(
             method=operation.method,
             url=url,
@@ -93,26 +93,25 @@ class Exchange:
         def stay(status: int) -> bool:
             return any(acceptor.names(status) for acceptor in acceptors)
 
-        return self._answered(self._sent(call, operation.timeout_seconds, stay), operation, context)
+        return enveloped(self._sent(call, operation.timeout_seconds, stay), operation.decode, context)
 
-    def pages(self, operation: Operation, context: dict[str, Json], answered: Answered) -> Iterator[Answered]:
+    def pages(self, operation: Operation, context: dict[str, Json], page: Answered) -> Iterator[Answered]:
         """This answer to the operation, then the answers behind its `next` links. Raises TransportError."""
-        seen = {answered.url}
+        seen = {page.url}
         headers = self._headers(operation, context)
         while True:
-            yield answered
-            link = operation.next.of(answered.envelope) if operation.next else None
+            yield page
+            link = operation.next.of(page.envelope) if operation.next else None
             if link is None or link == "":
                 return
-            url = joined(answered.url, link) if isinstance(link, str) else ""
+            url = joined(page.url, link) if isinstance(link, str) else ""
             if not url or url in seen or len(seen) >= MAX_PAGES:
                 raise TransportError("the pages do not end", reason="pages-without-end")
             seen.add(url)
             call = Call(method="GET", url=url, query={}, headers=headers)
-            answered = self._answered(
-                self._sent(call, operation.timeout_seconds, lambda _: False), operation, answered.envelope
-            )
-            if answered.undecodable and 200 <= answered.status <= 299:
+            reply = self._sent(call, operation.timeout_seconds, lambda _: False)
+            page = enveloped(reply, operation.decode, page.envelope)
+            if page.undecodable and 200 <= page.status <= 299:
                 raise TransportError("a page cannot be decoded", reason="undecodable")
 
     def _url(self, operation: Operation, context: dict[str, Json]) -> str | None:
@@ -147,20 +146,22 @@ class Exchange:
         seconds = min(timeout_seconds, self.seconds_left())  # attaching may have taken some of it
         return self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(attached), stay=stay)
 
-    def _answered(self, reply: Reply, operation: Operation, context: dict[str, Json]) -> Answered:
-        try:
-            body, undecodable = decode(reply, operation.decode), False
-        except ValueError:
-            body, undecodable = None, True
-        envelope = {
-            "statusCode": reply.status,
-            "headers": reply.headers,
-            "body": body,
-            "url": reply.url,
-            "input": context["input"],
-            "outputs": context["outputs"],
-        }
-        return Answered(reply.status, reply.url, envelope, undecodable)
+
+def enveloped(reply: Reply, decoding: Decoding, context: dict[str, Json]) -> Answered:
+    """A reply, whether it was asked for or came by itself, as expressions see it."""
+    try:
+        body, undecodable = decode(reply, decoding), False
+    except ValueError:
+        body, undecodable = None, True
+    envelope = {
+        "statusCode": reply.status,
+        "headers": reply.headers,
+        "body": body,
+        "url": reply.url or None,
+        "input": context["input"],
+        "outputs": context["outputs"],
+    }
+    return Answered(reply.status, reply.url, envelope, undecodable)
 
 
 def _attacher(attached: Attached) -> Callable[[Call], Call]:

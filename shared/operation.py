@@ -74,9 +74,10 @@ def read_operation(reader: Reader) -> Operation:
 def _refuse_unknown_name(reader: Reader, part: str, expression: Expression) -> None:
     """A placeholder that can never have a value: it reads a name that templates do not have."""
     for name, field in sorted(expression.references, key=str):
-        if name == "callback":
-            reader.fault(part, f"${{{expression.text}}}: callback is not supported yet")
-        elif name not in ("input", "outputs", "task", "response"):
-            reader.fault(part, f"${{{expression.text}}} reads {name!r}; there are input, outputs, task and response")
+        if name not in ("input", "outputs", "task", "callback", "response"):
+            known = "input, outputs, task, callback and response"
+            reader.fault(part, f"${{{expression.text}}} reads {name!r}; there are {known}")
+        elif name == "callback" and field not in ("url", None):
+            reader.fault(part, f"${{{expression.text}}} reads {field!r} of the callback; it has url")
         elif name == "task" and field not in ("id", "name", "provider", None):
             reader.fault(part, f"${{{expression.text}}} reads {field!r} of the task; it has id, name and provider")

@@ -12,7 +12,7 @@ from random import Random
 from shared.attempt import Attempt
 from shared.codec import Json
 from shared.credentials import Credentials
-from shared.errors import TransportError
+from shared.errors import SecretUnavailable, TransportError
 from shared.exchange import Exchange
 from shared.limits import Health
 from shared.outcome import Outcome
@@ -20,7 +20,7 @@ from shared.pace import TIMEOUT, Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
 from shared.task import Task
-from shared.transport import Transport
+from shared.transport import Reply, Transport
 
 
 def idempotency_key(task: Task, record: Record) -> str:
@@ -38,11 +38,13 @@ class Provider:
         credentials: Credentials,
         random: Random,
         key: Callable[[Task, Record], str] = idempotency_key,
+        callback_url: Callable[[Task, int], str] | None = None,
     ) -> None:
         self.rules = rules
         self._pace = Pace(rules, random)
         self._exchange = Exchange(rules.servers, transport, credentials)
         self._key = key
+        self._callback_url = callback_url if rules.calls_back else None
 
     def submits(self, record: Record) -> bool:
         """Whether the next attempt would start a second job, if the first one's answer was never stored."""
@@ -56,11 +58,24 @@ class Provider:
             submitted_at=now if record.submitted_at is None else record.submitted_at,
         )
         exchange = self._exchange.begin(seconds, record.unauthorized_at)
-        attempt = Attempt(self.rules, self._pace, exchange, self._context(task, record), record, now)
-        finding = attempt.run()
+        context = self._context(task, record)
+        if self._callback_url and (record.outputs is None or self.rules.poll is None):
+            try:
+                context["callback"] = {"url": self._callback_url(task, record.generation)}
+            except SecretUnavailable:
+                return self._pace.trouble(record, now, "secret")
+        finding = Attempt(self.rules, self._pace, exchange, context, record, now).run()
         if finding.outcome == TIMEOUT:
             self.cancel(task, finding.record, seconds=exchange.seconds_left())
         return finding
+
+    def hear(self, task: Task, record: Record, payload: Reply, *, now: int, seconds: float) -> Finding | None:
+        """What the payload of a callback says of the job, its result fetched within `seconds`; Pending stays in place.
+
+        None where only asking can tell.
+        """
+        exchange = self._exchange.begin(seconds, None)
+        return Attempt(self.rules, self._pace, exchange, self._context(task, record), record, now).hear(payload)
 
     def cancel(self, task: Task, record: Record, *, seconds: float) -> None:
         """Tell the provider that nobody waits any more; best effort, says nothing of success."""

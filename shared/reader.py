@@ -1,6 +1,7 @@
 """Reads one object of a provider file; every fault is noted with its place, and a key that nobody read is a fault."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ from shared.errors import ProviderFileError
 from shared.template import Expression
 
 _MISSING: Any = object()
+_REFERENCE = re.compile(r"ssm:/\S+|secretsmanager:\S+|env:[A-Za-z_]\w*")
 _KINDS: dict[type, tuple[str, Json]] = {
     str: ("a text", "null"),
     dict: ("an object", {}),
@@ -94,6 +96,15 @@ class Reader:
             if not isinstance(value, str):
                 self.fault(f"{key}.{name}", "must be a text")
         return {name: value for name, value in values.items() if isinstance(value, str)}
+
+    def reference(self, key: str) -> str:
+        """Where a secret is; never the secret."""
+        text: str = self.get(key, str)
+        if isinstance(self.value.get(key), str) and _REFERENCE.fullmatch(text) is None:
+            self.fault(
+                key, "must be a reference (ssm:/path, secretsmanager:id#key or env:NAME), never the secret itself"
+            )
+        return text
 
     def expression(self, key: str, default: Any = _MISSING) -> Expression:
         """JMESPath."""

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from shared.codec import Json, dumps, loads
-from shared.errors import BadRequest, ContentTooLarge
+from shared.errors import BadRequest, ContentTooLarge, NotFound
 from shared.task import Task
 
 MAX_BODY_BYTES = 64 * 1024
@@ -21,6 +21,16 @@ BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
 """What may stand before the routes in a path when an API is mapped into a custom domain."""
 
 Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callback:
+    """What a provider sent to a callback URL, to be verified: the last two parts of its path, headers in lower case."""
+
+    provider: str
+    token: str
+    headers: dict[str, str]
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,15 @@ def named_in_url(event: Event, default_provider: str) -> Task:
     return Task.named(provider, name)
 
 
+def callback(event: Event) -> Callback:
+    """`POST /callbacks/{provider}/{token}`. Raises NotFound for another path, ContentTooLarge."""
+    found = re.search(r"/callbacks/([^/]+)/([^/]+)$", event.get("rawPath") or event.get("path") or "")
+    if found is None:
+        raise NotFound("there is no such callback", field="path")
+    headers = {name.lower(): value for name, value in (event.get("headers") or {}).items() if value is not None}
+    return Callback(provider=found[1], token=found[2], headers=headers, body=_bytes(event))
+
+
 def _task_request(body: dict[str, Json], default_provider: str, max_age_seconds: float | None) -> TaskRequest:
     input_, group = body.get("input"), body.get("group", "")
     if "input" in body:
@@ -101,19 +120,25 @@ def _named(body: dict[str, Json], default_provider: str) -> Task:
 
 
 def _body(event: Event, known: set[str]) -> dict[str, Json]:
-    raw = event.get("body") or ""
     try:
-        text = base64.b64decode(raw, validate=True) if event.get("isBase64Encoded") else raw.encode()
-        if len(text) > MAX_BODY_BYTES:
-            raise ContentTooLarge(f"the body is larger than {MAX_BODY_BYTES} bytes", field="body")
-        body = loads(text, unique_keys=True)
-    except binascii.Error as error:
-        raise BadRequest("the body is not base64, although the event says so", field="body") from error
+        body = loads(_bytes(event), unique_keys=True)
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}", field="body") from error
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object", field="body")
     _refuse_unknown(body, known)
+    return body
+
+
+def _bytes(event: Event) -> bytes:
+    """The body as it came over the wire."""
+    raw = event.get("body") or ""
+    try:
+        body = base64.b64decode(raw, validate=True) if event.get("isBase64Encoded") else raw.encode(errors="replace")
+    except binascii.Error as error:
+        raise BadRequest("the body is not base64, although the event says so", field="body") from error
+    if len(body) > MAX_BODY_BYTES:
+        raise ContentTooLarge(f"the body is larger than {MAX_BODY_BYTES} bytes", field="body")
     return body
 
 

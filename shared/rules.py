@@ -18,6 +18,7 @@ from shared.operation import Operation, read_operation
 from shared.origin import has_origin
 from shared.reader import Reader
 from shared.security import Scheme, read_scheme
+from shared.signature import Signature, read_signature
 from shared.template import Expression
 
 
@@ -47,6 +48,12 @@ class Rules:
     freshness_failed_seconds: float
     first_answer_seconds: float | None
     limits: Limits
+    signature: Signature | None
+
+    @property
+    def calls_back(self) -> bool:
+        """Whether the provider is told a URL to call back."""
+        return any(expression.refers_to("callback") for one in self.submit for _, expression in one.placed())
 
     @property
     def asks_again(self) -> Operation:
@@ -95,6 +102,7 @@ class Rules:
             freshness_failed_seconds=top.number("freshnessFailed", 60),
             first_answer_seconds=top.number("firstAnswer", most=20) if "firstAnswer" in top else None,
             limits=_limits(top.reader("limits", {})),
+            signature=read_signature(top.reader("callback", {})),
         )
         _read_the_rest(top)
         if rules.submit:
@@ -156,9 +164,6 @@ def _limits(reader: Reader) -> Limits:
 def _read_the_rest(top: Reader) -> None:
     for key in ("$schema", "description"):
         top.get(key, str, "")
-    for key in ("callback",):
-        if top.get(key, object, None) is not None:
-            top.fault(key, "is not supported yet")
     top.done()
 
 
@@ -168,9 +173,10 @@ def _refuse_misplaced(top: Reader, rules: Rules) -> None:
     for place, operation in rules.operations():
         if operation.decode == "url" and not place.startswith("$.result"):
             top.faults.append(f"{place}.decode: url is for result operations: it sends no request")
-        if id(operation) in alone:
-            with suppress(ProviderFileError):  # a placeholder that is not JMESPath, which the reader has said
-                for part, expression in operation.placed():
-                    if expression.refers_to("response"):
-                        reason = "uses response, but no answer goes before it; keep what it needs in outputs"
-                        top.faults.append(f"{place}.{part}: ${{{expression.text}}} {reason}")
+        with suppress(ProviderFileError):  # a placeholder that is not JMESPath, which the reader has said
+            for part, expression in operation.placed():
+                if id(operation) in alone and expression.refers_to("response"):
+                    reason = "uses response, but no answer goes before it; keep what it needs in outputs"
+                    top.faults.append(f"{place}.{part}: ${{{expression.text}}} {reason}")
+                if expression.refers_to("callback") and not place.startswith("$.submit"):
+                    top.faults.append(f"{place}.{part}: ${{{expression.text}}} uses callback, which is for submit")

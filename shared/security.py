@@ -1,14 +1,11 @@
 """Security schemes: which credentials a provider wants, and where they go. Secrets are named, never written down."""
 
-import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shared.codec import Json
 from shared.origin import has_origin
 from shared.reader import Reader
-
-_REFERENCE = re.compile(r"ssm:/\S+|secretsmanager:\S+|env:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +46,7 @@ def read_scheme(reader: Reader) -> Scheme | None:
     kind = reader.one_of("type", "http", "apiKey", "oauth2", "sigv4")
     match kind:
         case "http":
-            scheme: Scheme = Http(
-                scheme=reader.one_of("scheme", "bearer", "basic"), secret=_reference(reader, "secret")
-            )
+            scheme: Scheme = Http(scheme=reader.one_of("scheme", "bearer", "basic"), secret=reader.reference("secret"))
         case "apiKey":
             scheme = _api_key(reader)
         case "oauth2":
@@ -73,7 +68,7 @@ def _api_key(reader: Reader) -> ApiKey:
         place=place,
         name=reader.get("name", str),
         prefix=reader.get("prefix", str, ""),
-        secret=_reference(reader, "secret"),
+        secret=reader.reference("secret"),
     )
 
 
@@ -86,14 +81,7 @@ def _oauth2(reader: Reader) -> OAuth2:
         token_url=token_url,
         scopes=tuple(reader.texts("scopes", [])),
         client_id=reader.get("clientId", str),
-        client_secret=_reference(reader, "clientSecret"),
+        client_secret=reader.reference("clientSecret"),
         client_auth=reader.one_of("clientAuth", "basic", "post", default="basic"),
         params=reader.get("params", dict, {}),
     )
-
-
-def _reference(reader: Reader, key: str) -> str:
-    text: str = reader.get(key, str)
-    if isinstance(reader.value.get(key), str) and _REFERENCE.fullmatch(text) is None:
-        reader.fault(key, "must be a reference (ssm:/path, secretsmanager:id#key or env:NAME), never the secret itself")
-    return text

@@ -68,6 +68,16 @@ class Settings:
     provider_servers: dict[str, str] = _setting(
         None, _servers, "`name=url,…`: replaces the first server in that provider's file (a staging or local one)"
     )
+    callback_url: str = _setting(
+        "",
+        _matching(r"https?://[^/\s]+(/\S*)?", "the http:// or https:// URL that leads to the API"),
+        "the base of the URLs that providers call back, as they reach it; empty: none are given away",
+    )
+    callback_secret: str = _setting(
+        "",
+        _matching(r"(ssm:/|secretsmanager:|env:).+", "a reference: ssm:/path, secretsmanager:id#key or env:NAME"),
+        "the secret that makes those URLs unguessable, by reference; empty: none are given away",
+    )
     parallel_tasks: int = _setting(20, _number(1, 200, int), "attempts at once in one process run")
     tick_seconds: float = _setting(5.0, _number(0.01, 60), "how often a process run looks for due tasks")
     window_seconds: float = _setting(50.0, _number(1, 800), "how long a process run starts attempts")

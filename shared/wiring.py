@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
+from shared.callback import Addresses, Receiver
 from shared.cancel import Canceller
 from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
@@ -100,16 +101,21 @@ def store() -> Store:
 
 
 @cache
+def addresses() -> Addresses | None:
+    """The URLs that providers call back, where the settings say how to make them."""
+    if not (settings().callback_url and settings().callback_secret):
+        return None
+    return Addresses(settings().callback_url, settings().callback_secret, secret)
+
+
+@cache
 def providers() -> dict[str, Provider]:
     """Every provider whose file is sound, by name; a faulty file is reported and stops only its own provider."""
     transport = Transport(settings().parallel_tasks)
     found = {}
     for name, path in sorted(_provider_files().items()):
         try:
-            rules = Rules.load(path, settings().provider_servers.get(name))
-            found[name] = Provider(
-                rules, transport, Credentials(rules.security, secret, transport), random.SystemRandom()
-            )
+            found[name] = _provider(name, path, transport)
         except ProviderFileError as error:
             logger().error("provider file faulty", extra={"reason": str(error)})
     return found
@@ -147,6 +153,21 @@ def enqueuer() -> Enqueuer:
 def canceller() -> Canceller:
     """cancel."""
     return Canceller(store=store(), queue=queue(), providers=providers(), clock=clock)
+
+
+@cache
+def receiver() -> Receiver:
+    """callback."""
+    return Receiver(
+        store=store(),
+        queue=queue(),
+        worker=worker(),
+        providers=providers(),
+        addresses=addresses(),
+        read_secret=secret,
+        settings=settings(),
+        clock=clock,
+    )
 
 
 @cache
@@ -209,6 +230,15 @@ def _text(value: Any) -> str:
 def _redis_url(setting: str) -> str:
     """The URL that the setting is, or that the parameter or secret it names holds."""
     return secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
+
+
+def _provider(name: str, path: Path, transport: Transport) -> Provider:
+    """The provider of one file. Raises ProviderFileError."""
+    rules, known = Rules.load(path, settings().provider_servers.get(name)), addresses()
+    if rules.calls_back and known is None:
+        raise ProviderFileError(f"{path.name}: ${{callback.url}} needs CALLBACK_URL and CALLBACK_SECRET")
+    credentials = Credentials(rules.security, secret, transport)
+    return Provider(rules, transport, credentials, random.SystemRandom(), callback_url=known.url if known else None)
 
 
 def _provider_files() -> dict[str, Path]:

@@ -18,6 +18,7 @@ from shared.queue import Claimed, Hold
 from shared.record import Record
 from shared.settle import Settlement, facts
 from shared.store import Store, Superseded
+from shared.transport import Reply
 
 STORE_RETRY_SECONDS = 10.0
 """How long a task waits after its result could not be stored."""
@@ -75,6 +76,16 @@ class Worker:
             record = _resumed(record, item)
         finding = provider.ask(hold.task, record, now=self._clock(), seconds=seconds)
         return self._store_finding(hold, record, finding, inline=inline)
+
+    def hear(self, item: Item, payload: Reply, seconds: float) -> Settlement | None:
+        """What a callback says of a pending item, stored; None where only asking the provider can tell.
+
+        The settlement's hold is nobody's: what becomes of the task in Redis is for the caller to say.
+        """
+        hold, record = Hold(item.task, item.generation, token=""), record_of(item)
+        provider = self._providers[item.task.provider]
+        finding = provider.hear(item.task, record, payload, now=self._clock(), seconds=seconds)
+        return self._store_finding(hold, record, finding) if finding else None
 
     def _record(self, claimed: Claimed) -> Record | Settlement:
         """The claimed task's record; from its item, the truth, where Redis has lost or mangled it."""

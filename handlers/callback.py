@@ -1,0 +1,20 @@
+"""The callback function: `POST /callbacks/{provider}/{token}`, the one route that needs no signed request."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from shared import request, wiring
+from shared.answer import problem
+from shared.errors import Problem, StoreUnavailable
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Take what a provider tells by itself. Answers one API Gateway event of either shape."""
+    try:
+        callback = request.callback(event)
+        answer = wiring.receiver().receive(callback, lambda: context.get_remaining_time_in_millis() / 1000)
+    except (Problem, StoreUnavailable) as error:
+        answer = problem(error)
+    headers = {"Content-Type": answer.content_type} | answer.headers(event)
+    return {"statusCode": answer.status, "headers": headers, "body": answer.text}

@@ -1,0 +1,136 @@
+"""Callbacks: a provider says by itself that there is news of a task.
+
+Polling sees every task to its end; a callback only makes it sooner. A signed payload is read as a polled answer is, and
+may end the task: the item first, then Redis. An unsigned one makes the task due now. One that is lost, forged, repeated
+or late changes nothing.
+"""
+
+import base64
+import hmac
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shared.answer import Answer
+from shared.codec import canonical, dumps, loads
+from shared.credentials import ReadSecret
+from shared.enqueue import RESERVE_SECONDS
+from shared.errors import NotFound, SecretUnavailable, Unavailable
+from shared.item import Item
+from shared.outcome import Completed, Failed
+from shared.provider import Provider
+from shared.queue import Queue, without_redis
+from shared.request import Callback
+from shared.settings import Settings
+from shared.settle import facts
+from shared.store import Store
+from shared.task import Task
+from shared.transport import Reply
+from shared.worker import Worker
+
+log = logging.getLogger("meanwhile")
+
+
+class Addresses:
+    """The URLs under `base` that providers call back, each good for one generation of one task."""
+
+    def __init__(self, base: str, secret: str, read_secret: ReadSecret) -> None:
+        self._base = base.rstrip("/")
+        self._secret = secret
+        self._read_secret = read_secret
+
+    def url(self, task: Task, generation: int) -> str:
+        """`${callback.url}`: the same for every try of this generation. Raises SecretUnavailable."""
+        return f"{self._base}/callbacks/{task.provider}/{self._token(task, generation)}"
+
+    def find(self, provider: str, token: str) -> tuple[Task, int] | None:
+        """The task and generation whose token this is; None if it was not made here. Raises SecretUnavailable."""
+        try:
+            name, generation = loads(_unpacked(token.partition(".")[0]))
+            task = Task(provider, str(name))
+            if hmac.compare_digest(self._token(task, int(generation)).encode(), token.encode()):
+                return task, int(generation)
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return None
+
+    def _token(self, task: Task, generation: int) -> str:
+        key = self._read_secret(self._secret, fresh=False)
+        if not key:
+            raise SecretUnavailable(f"{self._secret}: is empty")
+        signed = hmac.digest(key.encode(), canonical([task.provider, task.name, generation]).encode(), "sha256")
+        return f"{_packed(dumps([task.name, generation]).encode())}.{_packed(signed)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """Takes callbacks. `addresses` None: this deployment gives no URLs away. `clock` tells epoch milliseconds."""
+
+    store: Store
+    queue: Queue
+    worker: Worker
+    providers: Mapping[str, Provider]
+    addresses: Addresses | None
+    read_secret: ReadSecret
+    settings: Settings
+    clock: Callable[[], int]
+
+    def receive(self, callback: Callback, remaining: Callable[[], float]) -> Answer:
+        """Take a callback; `remaining` tells the seconds that the function has left.
+
+        Raises NotFound, always the same, for whatever is not from the provider or no longer about this generation;
+        Unavailable and StoreUnavailable when it should be sent again.
+        """
+        try:
+            task, generation, signed = self._verified(callback)
+        except SecretUnavailable as error:
+            raise Unavailable("the callback cannot be verified now") from error
+        item = self.store.get(task, self.clock())
+        if item is None or item.generation != generation:
+            raise _unknown()
+        if item.status == "pending":
+            seconds = min(self.settings.attempt_seconds, remaining() - RESERVE_SECONDS)
+            self._heed(item, Reply(200, callback.headers, callback.body, "") if signed else None, seconds)
+        return Answer(status=200, body={"status": "received"})
+
+    def _verified(self, callback: Callback) -> tuple[Task, int, bool]:
+        """Which task and generation it is about, and whether it is signed. Raises NotFound, SecretUnavailable."""
+        provider = self.providers.get(callback.provider)
+        found = self.addresses.find(callback.provider, callback.token) if self.addresses and provider else None
+        if provider is None or found is None:
+            raise _unknown()
+        signature = provider.rules.signature
+        if signature:
+            key = self.read_secret(signature.secret, fresh=False)
+            if not key or not signature.fits(callback.headers, callback.body, key):
+                log.warning("callback refused", extra={"provider": callback.provider, "reason": "signature"})
+                raise _unknown()
+        return (*found, signature is not None)
+
+    def _heed(self, item: Item, payload: Reply | None, seconds: float) -> None:
+        """Store what a signed payload says, then move the task: ended, it leaves Redis; else it is due, or stays.
+
+        A dead letter is made by the worker that finds the item failed; so a failed task is due, too.
+        """
+        settlement = self.worker.hear(item, payload, seconds) if payload else None
+        verb = settlement.verb if settlement else "hasten"
+        log.info("called back", extra=facts(item) | {"then": verb})
+        with without_redis(then="the next attempt finds it"):
+            if verb in ("hasten", "bury"):
+                self.queue.hasten([(item.task, item.generation)])
+            elif verb in ("complete", "forget"):
+                self.queue.forget([(item.task, item.generation)])
+        if settlement and verb == "release" and isinstance(settlement.outcome, Completed | Failed):
+            raise Unavailable("the store does not answer; send it again")
+
+
+def _unknown() -> NotFound:
+    return NotFound("there is no such callback", field="path")
+
+
+def _packed(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def _unpacked(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
