@@ -11,6 +11,7 @@ from shared.errors import Problem, StoreUnavailable
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Take what a provider tells by itself. Answers one API Gateway event of either shape."""
+    wiring.logger()
     try:
         callback = request.callback(event)
         answer = wiring.receiver().receive(callback, lambda: context.get_remaining_time_in_millis() / 1000)

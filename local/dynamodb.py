@@ -18,9 +18,11 @@ DUMMY_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "loc
 
 
 def table_definition(name: str = TABLE_NAME) -> "CreateTableInputTypeDef":
-    """The arguments of create_table: keys, index and billing as the template has them."""
+    """The arguments of create_table: keys, index, billing and stream as the template has them."""
     parts = ("AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes", "BillingMode")
-    definition = {"TableName": name, **{part: template.table()[part] for part in parts}}
+    stream = {"StreamEnabled": True, **template.table()["StreamSpecification"]}
+    kept = {part: template.table()[part] for part in parts}
+    definition = {"TableName": name, **kept, "StreamSpecification": stream}
     return cast("CreateTableInputTypeDef", definition)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from shared.answer import Answer
-from shared.errors import BadRequest, Conflict, Unavailable
+from shared.errors import BadRequest, Conflict, NotifyUnavailable, Unavailable
 from shared.item import Item, digest
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Provider
@@ -31,7 +31,7 @@ log = logging.getLogger("meanwhile")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueuer:
-    """Serves requests for tasks. `clock` tells epoch milliseconds."""
+    """Serves requests for tasks. `clock` tells epoch milliseconds, `tell` a workflow that its task has ended."""
 
     store: Store
     queue: Queue
@@ -40,6 +40,7 @@ class Enqueuer:
     providers: Mapping[str, Provider]
     settings: Settings
     clock: Callable[[], int]
+    tell: Callable[[str, Item], None]
 
     def answer(self, request: TaskRequest, remaining: Callable[[], float]) -> Answer:
         """The answer to a request; `remaining` tells the seconds that the function has left.
@@ -50,12 +51,16 @@ class Enqueuer:
         provider = self.providers.get(task.provider)
         if provider is None:
             raise BadRequest(f"there is no provider {task.provider!r}", field="provider")
+        if request.notify and request.notify.partition(":")[0] not in self.settings.notify:
+            raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
         for _ in range(ROUNDS):
             item = self.store.get(task, self.clock())  # 1. get
             if item and (known := self._known(request, provider, item)):
-                return known
+                if request.notify is None or self._is_told(request.notify, item):
+                    return known
+                continue  # it changed meanwhile
             input_ = request.input if request.input is not None else (item.input if item else {})
-            item = self.store.begin(task, item, input_, self.clock(), group=request.group)  # 2. begin
+            item = self.store.begin(task, item, input_, self.clock(), group=request.group, notify=request.notify)  # 2.
             if item:
                 return self._begun(item, provider, remaining)
         raise Unavailable("the task changes too fast; try again", field="name")
@@ -106,6 +111,20 @@ class Enqueuer:
         if same and age_seconds < fresh:
             return Answer(status=200, body=show(item, self.clock(), deduplicated=True))
         return None
+
+    def _is_told(self, target: str, item: Item) -> bool:
+        """Whether a workflow will be told, by the item's end, or has been told of it just now."""
+        if item.status == "pending":
+            superseded = self.store.notify(item.task, item.generation, target)
+            there = superseded.item if superseded else None
+            if there and there.status == "pending" and there.generation == item.generation:
+                raise Conflict("no more workflows can wait for this task", field="notify")
+            return superseded is None
+        try:
+            self.tell(target, item)
+        except NotifyUnavailable as error:
+            raise Unavailable("the workflow cannot be notified now; try again", field="notify") from error
+        return True
 
     def _in_progress(self, item: Item, *, deduplicated: bool) -> Answer:
         place = self.viewer.place(item)

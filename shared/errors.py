@@ -33,6 +33,10 @@ class StoreTooLarge(MeanwhileError):
     """A value does not fit into a DynamoDB item; nothing was written."""
 
 
+class NotifyUnavailable(MeanwhileError):
+    """A workflow that waits could not be told; try again."""
+
+
 class TransportError(MeanwhileError):
     """The provider gave no usable answer.
 

@@ -10,6 +10,7 @@
 | `attempt`                          | M      | `submitted_at` (ms), `resubmits`                                 |
 | `open`                             | S      | only while pending: the key of the sparse index `open`           |
 | `group`                            | S      | whose task it is, for fairness; only if the request said         |
+| `notify`                           | SS     | only while pending: workflows to tell of the end, `<kind>:<token>` |
 | `input_digest`                     | S      | SHA-256 of the input's canonical JSON                            |
 | `input` `outputs` `partial` `data` `error` | S or B | JSON text, gzip above 4 KB: exact for every number and nesting |
 """
@@ -30,6 +31,8 @@ SHARDS = 16
 GZIP_ABOVE_BYTES = 4096
 LIMITS = {"input": 48_000, "outputs": 16_000, "partial": 64_000, "data": 256_000, "error": 8_000}
 """Bytes that each value may take in the item; together with names and keys below DynamoDB's 400 KB."""
+MAX_NOTIFY = 10
+"""How many workflows may wait for one task; while they do there is no `error`, whose room and more they take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,7 @@ class Item:
     partial: Json
     data: Json
     error: Json
+    notify: frozenset[str] = frozenset()
 
     @property
     def refused(self) -> bool:
@@ -80,6 +84,7 @@ def parse(attributes: Any) -> Item | None:
         resubmits=_integer(attempt.get("resubmits")) or 0,
         input_digest=attributes["input_digest"]["S"],
         group=attributes.get("group", {"S": ""})["S"],
+        notify=frozenset(attributes.get("notify", {"SS": []})["SS"]),
         **{name: _unpacked(attributes.get(name)) for name in LIMITS},
     )
 

@@ -10,12 +10,14 @@ from urllib.parse import parse_qsl, unquote
 
 from shared.codec import Json, dumps, loads
 from shared.errors import BadRequest, ContentTooLarge, NotFound
+from shared.settings import NOTIFY_KINDS
 from shared.task import Task
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_INPUT_BYTES = 32 * 1024
 MAX_GROUP = 64
-FIELDS = {"provider", "name", "input", "group"}
+FIELDS = {"provider", "name", "input", "group", "notify"}
+MAX_NOTIFY_TOKEN = 2048
 
 BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
 """What may stand before the routes in a path when an API is mapped into a custom domain."""
@@ -37,12 +39,14 @@ class Callback:
 class TaskRequest:
     """A request for a task's data. `input` None: not given; `max_age_seconds` None: the provider's freshness.
 
-    `group` says whose request it is: one group's many tasks do not hold up another's.
+    `group` says whose request it is: one group's many tasks do not hold up another's. `notify` names a workflow to tell
+    of the end, `<kind>:<token>`.
     """
 
     task: Task
     input: dict[str, Json] | None = None
     group: str = ""
+    notify: str | None = None
     max_age_seconds: float | None = None
 
 
@@ -56,7 +60,7 @@ def from_query(event: Event, default_provider: str) -> TaskRequest:
 
 
 def from_body(event: Event, default_provider: str) -> TaskRequest:
-    """`POST /tasks` with `{"provider"?, "name", "input"?, "group"?}`."""
+    """`POST /tasks` with `{"provider"?, "name", "input"?, "group"?, "notify"?}`."""
     body = _body(event, FIELDS)
     return _task_request(body, default_provider, _max_age(event))
 
@@ -106,7 +110,20 @@ def _task_request(body: dict[str, Json], default_provider: str, max_age_seconds:
     if "group" in body and not (isinstance(group, str) and 1 <= len(group) <= MAX_GROUP and group.isprintable()):
         raise BadRequest(f"the group must be 1 to {MAX_GROUP} printable characters", field="group")
     task = _named(body, default_provider)
-    return TaskRequest(task=task, input=input_, group=group, max_age_seconds=max_age_seconds)
+    return TaskRequest(task=task, input=input_, group=group, notify=_notify(body), max_age_seconds=max_age_seconds)
+
+
+def _notify(body: dict[str, Json]) -> str | None:
+    """Whom to tell of the end: `{"stepFunctionsToken": …}` or `{"durableCallbackId": …}`."""
+    if "notify" not in body:
+        return None
+    given = body["notify"]
+    if not isinstance(given, dict) or len(given) != 1 or not set(given) <= set(NOTIFY_KINDS):
+        raise BadRequest(f"notify must be an object with one of {' and '.join(NOTIFY_KINDS)}", field="notify")
+    ((kind, token),) = given.items()
+    if not isinstance(token, str) or re.fullmatch(r"[!-~]+", token) is None or len(token) > MAX_NOTIFY_TOKEN:
+        raise BadRequest(f"{kind} must be 1 to {MAX_NOTIFY_TOKEN} characters of ASCII, as it was given", field="notify")
+    return f"{kind}:{token}"
 
 
 def _named(body: dict[str, Json], default_provider: str) -> Task:

@@ -9,6 +9,8 @@ from typing import Any, Self
 from shared.errors import SettingsError
 from shared.task import is_provider_name
 
+NOTIFY_KINDS = ("stepFunctionsToken", "durableCallbackId")
+"""How a request may name a workflow that waits for its task."""
 GATEWAY_SECONDS = 29
 """API Gateway gives up on an integration after this."""
 
@@ -44,6 +46,13 @@ def _servers(text: str) -> dict[str, str]:
     return servers
 
 
+def _notify_kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
+    if not set(kinds) <= set(NOTIFY_KINDS):
+        raise ValueError(f"must be some of {', '.join(NOTIFY_KINDS)}, separated by commas")
+    return kinds
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What a deployment may choose. The environment variable is the field's name in capitals."""
@@ -77,6 +86,9 @@ class Settings:
         "",
         _matching(r"(ssm:/|secretsmanager:|env:).+", "a reference: ssm:/path, secretsmanager:id#key or env:NAME"),
         "the secret that makes those URLs unguessable, by reference; empty: none are given away",
+    )
+    notify: tuple[str, ...] = _setting(
+        (), _notify_kinds, "which workflows requests may name in `notify`: stepFunctionsToken, durableCallbackId"
     )
     parallel_tasks: int = _setting(20, _number(1, 200, int), "attempts at once in one process run")
     tick_seconds: float = _setting(5.0, _number(0.01, 60), "how often a process run looks for due tasks")

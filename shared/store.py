@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.codec import Json
 from shared.errors import StoreTooLarge, StoreUnavailable
-from shared.item import Item, Status, attempt_map, digest, number, open_key, open_keys, packed, parse
+from shared.item import MAX_NOTIFY, Item, Status, attempt_map, digest, number, open_key, open_keys, packed, parse
 from shared.record import Record
 from shared.task import Task
 
@@ -44,14 +44,22 @@ class Store:
         return None if item is None or item.expired(now) else item
 
     def begin(
-        self, task: Task, seen: Item | None, input_: Json, now: int, *, group: str = "", keep_outputs: bool = False
+        self,
+        task: Task,
+        seen: Item | None,
+        input_: Json,
+        now: int,
+        *,
+        group: str = "",
+        notify: str | None = None,
+        keep_outputs: bool = False,
     ) -> Item | None:
         """Begin the next generation, pending, if the item is still the one just `seen` and not open.
 
         Keeps the stored data, unless it had expired. None: somebody else was first; look again.
         """
         if seen:
-            unchanged, value = "#generation = :seen", {":seen": number(seen.generation)}
+            unchanged, value = "#generation = :seen", dict[str, Any]({":seen": number(seen.generation)})
         else:
             unchanged, value = (
                 "(attribute_not_exists(#generation) OR #expires_at <= :seconds)",
@@ -60,10 +68,13 @@ class Store:
         removed = "#expires_at, #completed_at, #error, #partial, #attempt"
         removed += "" if keep_outputs else ", #outputs"
         removed += "" if seen else ", #data"
+        if notify:
+            value[":notify"] = {"SS": [notify]}
         reply = self._update(
             task,
             "SET #generation = if_not_exists(#generation, :now) + :one, #status = :pending, #input = :input, "
-            "#input_digest = :digest, #group = :group, #open = :open, #created_at = :now, #updated_at = :now "
+            "#input_digest = :digest, #group = :group, #open = :open, #created_at = :now, #updated_at = :now"
+            f"{', #notify = :notify' if notify else ''} "
             f"REMOVE {removed}",
             f"{unchanged} AND attribute_not_exists(#open)",
             {
@@ -95,6 +106,12 @@ class Store:
             values[":outputs"] = packed(record.outputs, "outputs")
         expression = f"SET #updated_at = :now, #attempt = :attempt, #partial = :partial {outputs}"
         return self._write(task, record.generation, expression, values)
+
+    def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
+        """Add one more to be told of a pending generation's end. Superseded, too, where MAX_NOTIFY wait already."""
+        values = {":target": {"SS": [target]}, ":one": {"S": target}, ":most": number(MAX_NOTIFY)}
+        room = "(attribute_not_exists(#notify) OR contains(#notify, :one) OR size(#notify) < :most)"
+        return self._write(task, generation, "ADD #notify :target", values, f" AND {room}")
 
     def complete(self, task: Task, generation: int, data: Json, now: int) -> Superseded | None:
         """Store the data and end the generation. Raises StoreTooLarge, with nothing written, if it does not fit."""
@@ -151,13 +168,15 @@ class Store:
         }
         expression = (
             f"SET #status = :status, #completed_at = :now, #updated_at = :now, #expires_at = :expiry{sets} "
-            f"REMOVE #open{removes}"
+            f"REMOVE #open, #notify{removes}"
         )
         return self._write(task, generation, expression, ended | values)
 
-    def _write(self, task: Task, generation: int, expression: str, values: dict[str, Any]) -> Superseded | None:
+    def _write(
+        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str = ""
+    ) -> Superseded | None:
         values = {":generation": number(generation), ":pending": {"S": "pending"}, **values}
-        reply = self._update(task, expression, "#generation = :generation AND #status = :pending", values)
+        reply = self._update(task, expression, f"#generation = :generation AND #status = :pending{further}", values)
         return reply if isinstance(reply, Superseded) else None
 
     def _update(self, task: Task, expression: str, condition: str, values: dict[str, Any]) -> Item | Superseded:

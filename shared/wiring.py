@@ -22,6 +22,7 @@ from shared.cancel import Canceller
 from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
 from shared.errors import ProviderFileError, SecretUnavailable
+from shared.notify import Notifier
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.reconcile import Reconciler
@@ -85,13 +86,8 @@ def queue() -> Queue:
 @cache
 def dynamodb() -> "DynamoDBClient":
     """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
-    timeouts = Config(
-        connect_timeout=0.9,
-        read_timeout=0.9,
-        retries={"total_max_attempts": 2, "mode": "standard"},
-        max_pool_connections=settings().parallel_tasks + 2,
-    )
-    return boto3.client("dynamodb", config=timeouts)
+    connections = Config(max_pool_connections=settings().parallel_tasks + 2)
+    return boto3.client("dynamodb", config=_timeouts().merge(connections))
 
 
 @cache
@@ -146,7 +142,14 @@ def enqueuer() -> Enqueuer:
         providers=providers(),
         settings=settings(),
         clock=clock,
+        tell=lambda target, item: notifier().tell(target, item),  # few requests need its clients
     )
+
+
+@cache
+def notifier() -> Notifier:
+    """Who tells workflows of ends. An answer or an error comes within 4 seconds."""
+    return Notifier(boto3.client("stepfunctions", config=_timeouts()), boto3.client("lambda", config=_timeouts()))
 
 
 @cache
@@ -213,9 +216,13 @@ def _parameters(kind: str) -> Any:
     """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds."""
     from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
 
-    timeouts = Config(connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"})
     reader = {"ssm": parameters.SSMProvider, "secretsmanager": parameters.SecretsProvider}[kind]
-    return reader(boto_config=timeouts)
+    return reader(boto_config=_timeouts())
+
+
+def _timeouts() -> Config:
+    """For every AWS client: a user or a tick waits for it."""
+    return Config(connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"})
 
 
 def _text(value: Any) -> str:
