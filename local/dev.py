@@ -29,6 +29,10 @@ Meanwhile is up; Ctrl-C ends it. Ask, and ask again a little later:
   curl -s -X DELETE {stack.url}/tasks/example/acme
   curl -s {stack.third_party.url}/log
 
+Let a workflow wait for it, by its task token, and see it told of the end:
+
+  curl -s {stack.url}/tasks -d '{{"name": "awaited", "notify": {{"stepFunctionsToken": "AAAAKgAAAAIAAAAA"}}}}'
+
 The same with HTTP API events: {stack.http_url}
 Redis: {stack.redis.url}   DynamoDB: {stack.dynamodb.url}
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import boto3
 
@@ -62,6 +62,16 @@ class DynamoDB:
                 aws_secret_access_key=DUMMY_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
             )
         return self._client
+
+    def streams(self) -> Any:
+        """A client that reads the table's stream; the caller closes it."""
+        return boto3.client(
+            "dynamodbstreams",
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id=DUMMY_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=DUMMY_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        )
 
     def start(self) -> None:
         """Starts it and creates the table; RuntimeError when it does not come up."""

@@ -1,5 +1,6 @@
 """The whole of Meanwhile on this machine: servers, functions, gateways and schedules, wired as in template.yaml."""
 
+import secrets
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from local.function import Function
 from local.gateway import HTTP, REST, Gateway
 from local.redis_server import Kind, RedisServer
 from local.schedule import Schedule
+from local.stream import Stream
 from local.third_party import ThirdParty
 
 CONCURRENCY = 3  # processes a function at most; each is a Python of its own
@@ -81,6 +83,10 @@ class Stack:
         with ExitStack() as entered:
             for server in (self.redis, self.dynamodb, self.third_party):
                 entered.enter_context(server)
+            self._gateways = [
+                Gateway(self.functions, REST, self._ports.gateway),
+                Gateway(self.functions, HTTP, self._ports.http_gateway),
+            ]
             for name, definition in template.functions().items():
                 environment = {**definition.environment, **self._wires(), **self._settings}
                 self.functions[name] = entered.enter_context(
@@ -93,10 +99,9 @@ class Stack:
                         concurrency=CONCURRENCY,
                     )
                 )
-            self._gateways = [
-                entered.enter_context(Gateway(self.functions, REST, self._ports.gateway)),
-                entered.enter_context(Gateway(self.functions, HTTP, self._ports.http_gateway)),
-            ]
+            entered.enter_context(Stream(self.dynamodb, self.functions["NotifyFunction"], self._log))
+            for gateway in self._gateways:
+                entered.enter_context(gateway)
             for schedule in self._schedules():
                 entered.enter_context(schedule)
             self._exit = entered.pop_all()
@@ -121,6 +126,11 @@ class Stack:
             "AWS_DEFAULT_REGION": REGION,
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb.url,
+            "AWS_ENDPOINT_URL_SFN": self.dynamodb.url,  # moto's: takes any task token and does nothing with it
+            "NOTIFY": "stepFunctionsToken",
+            "CALLBACK_URL": self.url,
+            "CALLBACK_SECRET": "env:CALLBACK_KEY",
+            "CALLBACK_KEY": secrets.token_hex(16),
             "TABLE_NAME": TABLE_NAME,
             "REDIS_URL": self.redis.url,
             "PROVIDER_SERVERS": f"example={self.third_party.url},coin={self.third_party.url}",

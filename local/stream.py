@@ -1,0 +1,78 @@
+"""The table's stream at work, as deployed: the pipe's events are said, the notify function told who waits."""
+
+import base64
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Self, TextIO
+
+from local.dynamodb import TABLE_NAME, DynamoDB
+from local.function import Function
+
+SECONDS = 0.5
+"""How often the stream is looked at."""
+
+
+class Stream:
+    """Reads until it is stopped; a context manager. `notify` is invoked with what its filter would let through."""
+
+    def __init__(self, dynamodb: DynamoDB, notify: Function, log: TextIO) -> None:
+        self._dynamodb = dynamodb
+        self._notify = notify
+        self._log = log
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        for record in self._records():
+            change = record["dynamodb"]
+            old, new = change.get("OldImage", {}), change.get("NewImage", {})
+            if "open" not in old or "open" in new:
+                continue
+            if new:
+                event = " ".join(_text(new[name]) for name in ("task_id", "status", "generation"))
+                self._log.write(f"EventBridge: Task ended: {event}\n")
+                self._log.flush()
+            if "notify" in old:
+                self._notify.start({"Records": [_as_lambda_has_it(record)]})
+
+    def _records(self) -> Iterator[Any]:
+        """What changes in the table, from its beginning on."""
+        with closing(self._dynamodb.streams()) as client:
+            yield from self._read(client)
+
+    def _read(self, client: Any) -> Iterator[Any]:
+        arn = self._dynamodb.client().describe_table(TableName=TABLE_NAME)["Table"]["LatestStreamArn"]
+        shard = client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"][0]["ShardId"]
+        position = {"StreamArn": arn, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
+        iterator = client.get_shard_iterator(**position)["ShardIterator"]
+        while not self._stopped.wait(SECONDS):
+            page = client.get_records(ShardIterator=iterator)
+            iterator = page["NextShardIterator"]
+            yield from page["Records"]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+def _text(attribute: dict[str, str]) -> str:
+    return next(iter(attribute.values()))
+
+
+def _as_lambda_has_it(value: Any) -> Any:
+    """A record as JSON: bytes are base64, instants seconds."""
+    match value:
+        case dict():
+            return {name: _as_lambda_has_it(one) for name, one in value.items()}
+        case list():
+            return [_as_lambda_has_it(one) for one in value]
+        case bytes():
+            return base64.b64encode(value).decode()
+        case str() | int() | float() | bool() | None:
+            return value
+    return value.timestamp()
