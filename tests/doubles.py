@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 
 from shared.codec import Json, dumps, loads
 from shared.errors import QueueUnavailable, StoreTooLarge, StoreUnavailable
-from shared.item import Item, Status, digest, open_key, open_keys, packed
+from shared.item import MAX_NOTIFY, Item, Status, digest, open_key, open_keys, packed
 from shared.queue import BATCH, Added, Claim, Claimed, Hold, Place
 from shared.record import Record
 from shared.store import Superseded
@@ -249,7 +249,15 @@ class MemoryStore:
         return None if item is None or item.expired(now) else item
 
     def begin(
-        self, task: Task, seen: Item | None, input_: Json, now: int, *, keep_outputs: bool = False
+        self,
+        task: Task,
+        seen: Item | None,
+        input_: Json,
+        now: int,
+        *,
+        group: str = "",
+        notify: str | None = None,
+        keep_outputs: bool = False,
     ) -> Item | None:
         input_ = _kept(input_, "input")
         item = self._item(task)
@@ -270,11 +278,13 @@ class MemoryStore:
             submitted_at=None,
             resubmits=0,
             input_digest=digest(input_),
+            group=group,
             input=input_,
             outputs=item.outputs if item and keep_outputs else None,
             partial=None,
             data=item.data if item and seen else None,
             error=None,
+            notify=frozenset([notify] if notify else []),
         )
         return self.items[task]
 
@@ -290,6 +300,13 @@ class MemoryStore:
             resubmits=record.resubmits,
             **changes,
         )
+
+    def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
+        item = self._item(task)
+        known = item.notify if item else frozenset()
+        if target not in known and len(known) >= MAX_NOTIFY:
+            return Superseded(item)
+        return self._write(task, generation, notify=known | {target})
 
     def complete(self, task: Task, generation: int, data: Json, now: int) -> Superseded | None:
         data = _kept(data, "data")
@@ -319,7 +336,7 @@ class MemoryStore:
         return self.items.get(task)
 
     def _end(self, task: Task, generation: int, status: Status, now: int, **changes: Json) -> Superseded | None:
-        ended = {"status": status, "completed_at": now, "updated_at": now}
+        ended = {"status": status, "completed_at": now, "updated_at": now, "notify": frozenset[str]()}
         expires_at = now // 1000 + self._retention_seconds
         return self._write(task, generation, **ended, expires_at=expires_at, **changes)
 

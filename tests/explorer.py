@@ -1,6 +1,6 @@
 """The protocol explorer: every reachable state of a few actors at work on one task, equal states merged.
 
-The actors are the real enqueue, process, reconcile, cancel and revive, against copyable doubles of the scripts, the
+The actors are the real enqueue, process, reconcile, cancel, revive and callback, against copyable doubles of the scripts, the
 conditional writes and a provider. What an actor does next depends on nothing but the answers it has had (its clock
 stands still, its tokens are numbered), so an actor's place is a node in a tree of answers, and the real code runs once
 per node: from its start, fed with the answers on the way, up to its next call. A world is a tuple of small numbers.
@@ -13,6 +13,7 @@ happens between calls happens just before the first call that can tell (or, a cr
 any other order leads to the same states.
 """
 
+import hmac
 import logging
 import uuid
 from collections import deque
@@ -26,6 +27,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from unittest.mock import patch
 
 from shared.answer import Answer
+from shared.callback import Addresses, Receiver
 from shared.cancel import Canceller
 from shared.codec import dumps
 from shared.credentials import Credentials
@@ -35,7 +37,7 @@ from shared.item import Item
 from shared.provider import Provider
 from shared.queue import Claim, Queue
 from shared.reconcile import Reconciler
-from shared.request import TaskRequest
+from shared.request import Callback, TaskRequest
 from shared.revive import Reviver
 from shared.rules import Rules
 from shared.settings import Settings
@@ -49,7 +51,8 @@ from tests.clock import START_MS
 from tests.doubles import MemoryQueue, MemoryStore
 from tests.keys import Bench
 
-Kind: TypeAlias = Literal["enqueue", "process", "reconcile", "cancel", "revive"]
+Kind: TypeAlias = Literal["enqueue", "process", "reconcile", "cancel", "revive", "callback"]
+Payload: TypeAlias = Literal["done", "failed", "running", "unsigned"]
 Trouble: TypeAlias = Literal["done at once", "refused", "error", "cut off", "still running", "failed", "lost job"]
 Start: TypeAlias = Literal["nothing", "waiting", "completed", "dead letter"]
 
@@ -58,7 +61,7 @@ TASK = Task(PROVIDER, "t")
 SETTINGS = Settings(parallel_tasks=1, idle_seconds=0)
 LEASE_SECONDS = SETTINGS.lease_seconds
 OLD_MS = START_MS - int(LEASE_SECONDS * 1000) - 1000
-FUNCTION_SECONDS = {"enqueue": 25.0, "process": 80.0, "reconcile": 60.0}
+FUNCTION_SECONDS = {"enqueue": 25.0, "callback": 25.0, "process": 80.0, "reconcile": 60.0}
 FILE = {
     "servers": ["http://provider.example"],
     "submit": {
@@ -81,6 +84,7 @@ FILE = {
     "freshness": 0,
     "freshnessFailed": 0,
 }
+SIGNED = {"callback": {"signature": {"header": "X-Signature", "secret": "env:KEY"}}}
 ENDED = -1
 ROUNDS = 12
 """How many ticks a task may need to end once all faults are over."""
@@ -98,6 +102,12 @@ class Scenario:
     flushes: int = 1
     outages: int = 1
     first_answer_seconds: float = 5
+    payload: Payload = "done"
+
+    @property
+    def generation(self) -> int:
+        """The one that a callback is about: that of the start, else the first to come."""
+        return (START_MS if self.start == "nothing" else OLD_MS) + 1
 
 
 class Violation(Exception):
@@ -228,7 +238,7 @@ class _Defect(BaseException):
     pass
 
 
-def _run(kind: Kind, replay: _Replay, rules: Rules) -> Any:
+def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
     queue, store = cast(Queue, _Proxy(replay, "queue")), cast(Store, _Proxy(replay, "store"))
     transport = cast(Transport, _Proxy(replay, "provider"))
     provider = Provider(rules, transport, Credentials((), _no_secret, transport), Random(0))
@@ -244,6 +254,7 @@ def _run(kind: Kind, replay: _Replay, rules: Rules) -> Any:
                 providers=providers,
                 settings=SETTINGS,
                 clock=_clock,
+                tell=_tells_nobody,
             )
             return enqueuer.answer(TaskRequest(task=TASK), lambda: FUNCTION_SECONDS["enqueue"])
         case "process":
@@ -256,6 +267,36 @@ def _run(kind: Kind, replay: _Replay, rules: Rules) -> Any:
             return Canceller(store=store, queue=queue, providers=providers, clock=_clock).cancel(TASK)
         case "revive":
             return Reviver(store=store, queue=queue, clock=_clock).revive(TASK)
+        case "callback":
+            addresses = Addresses("http://meanwhile.example", "env:KEY", _key)
+            receiver = Receiver(
+                store=store,
+                queue=queue,
+                worker=worker,
+                providers=providers,
+                addresses=addresses,
+                read_secret=_key,
+                settings=SETTINGS,
+                clock=_clock,
+            )
+            return receiver.receive(_callback(addresses, scenario), lambda: FUNCTION_SECONDS["callback"])
+
+
+def _callback(addresses: Addresses, scenario: Scenario) -> Callback:
+    """What the provider says by itself of the job of the scenario's generation."""
+    found = {"generation": scenario.generation}
+    body = dumps({"status": scenario.payload, "data": found, "partial": found, "error": "no"}).encode()
+    token = addresses.url(TASK, scenario.generation).rpartition("/")[2]
+    signature = hmac.new(_key("env:KEY", fresh=False).encode(), body, "sha256").hexdigest()
+    return Callback(provider=PROVIDER, token=token, headers={"x-signature": signature}, body=body)
+
+
+def _key(reference: str, *, fresh: bool) -> str:
+    return f"the value of {reference}"
+
+
+def _tells_nobody(target: str, item: Item) -> None:
+    raise _Defect(f"nobody waits for {item.task}")
 
 
 def _no_secret(reference: str, *, fresh: bool) -> str:
@@ -298,7 +339,8 @@ class Explorer:
         self.scenario = scenario
         self.states = 0
         self._kinds: tuple[Kind, ...] = (*scenario.actors, "process", "reconcile")  # the last two, when all is over
-        self._rules = Rules.from_json(FILE | {"firstAnswer": scenario.first_answer_seconds})
+        signed = SIGNED if scenario.payload != "unsigned" else {}
+        self._rules = Rules.from_json(FILE | signed | {"firstAnswer": scenario.first_answer_seconds})
         self._queues, self._stores, self._providers = _Interned(), _Interned(), _Interned()
         self._nodes: list[_Node] = []
         self._steps: dict[tuple[object, ...], Any] = {}
@@ -370,7 +412,7 @@ class Explorer:
         call, result = None, None
         self._replay = _Replay(f"{self._kinds[actor]} {actor}", answers)
         try:
-            result = _run(self._kinds[actor], self._replay, self._rules)
+            result = _run(self._kinds[actor], self._replay, self._rules, self.scenario)
         except _NextCall as following:
             call = following.call
         except Problem as problem:
@@ -649,7 +691,7 @@ class Explorer:
     def _check_result(self, world: World, node: _Node) -> None:
         """What an actor answered is true: accepted is durable, completed is stored, cancelled is cancelled."""
         name, answer = f"{self._kinds[node.actor]} {node.actor}", node.result
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, Answer) or self._kinds[node.actor] == "callback":
             return
         item = self._stores.states[world.store].items.get(TASK)
         body = answer.body

@@ -14,7 +14,7 @@ from shared.record import Record
 from shared.store import Superseded
 from shared.task import Task
 from tests.doubles import MemoryQueue, MemoryStore
-from tests.explorer import Explorer, Kind, Scenario, Start, Trouble, Violation
+from tests.explorer import Explorer, Kind, Payload, Scenario, Start, Trouble, Violation
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,14 @@ EVERY_TROUBLE: tuple[Trouble, ...] = (
     "failed",
     "lost job",
 )
-LETTERS: dict[str, Kind] = {"E": "enqueue", "P": "process", "R": "reconcile", "C": "cancel", "V": "revive"}
+LETTERS: dict[str, Kind] = {
+    "E": "enqueue",
+    "P": "process",
+    "R": "reconcile",
+    "C": "cancel",
+    "V": "revive",
+    "B": "callback",
+}
 
 
 def scenario(letters: str, start: Start = "nothing", *troubles: Trouble, **budgets: Any) -> Scenario:
@@ -59,11 +66,24 @@ THREE: tuple[tuple[str, Start], ...] = (
     ("PCV", "waiting"),
     ("RCV", "dead letter"),
 )
+PAYLOADS: tuple[Payload, ...] = ("done", "failed", "running", "unsigned")
 GROUPS = [scenario(letters, start, *EVERY_TROUBLE) for letters, start in THREE]
 
 
 @pytest.mark.parametrize("one", GROUPS, ids=named)
 def test_every_reachable_state_is_sound(one: Scenario) -> None:
+    Explorer(one).run()
+
+
+CALLED_BACK = [
+    scenario(letters, start, *EVERY_TROUBLE, payload=payload)
+    for letters, start in (("PPB", "waiting"), ("PCB", "waiting"), ("PRB", "waiting"), ("EPB", "nothing"))
+    for payload in PAYLOADS
+]
+
+
+@pytest.mark.parametrize("one", CALLED_BACK, ids=lambda one: f"{named(one)}-{one.payload}")
+def test_a_callback_ends_a_task_once_whoever_is_at_work_on_it(one: Scenario) -> None:
     Explorer(one).run()
 
 
@@ -131,6 +151,11 @@ def test_it_fails_where_a_late_write_counts_whatever_has_happened(monkeypatch: p
 
     monkeypatch.setattr(MemoryStore, "_write", unconditional)
     assert "changes what had" in violation(scenario("PPC", "waiting"))
+
+
+def test_it_fails_where_a_callback_forgets_what_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryQueue, "hasten", MemoryQueue.forget)
+    assert "instead of {'t': ('dead'" in violation(scenario("PB", "waiting", payload="failed"))
 
 
 def test_it_fails_where_anybody_may_settle(monkeypatch: pytest.MonkeyPatch) -> None:
