@@ -107,6 +107,22 @@ class Store:
         expression = f"SET #updated_at = :now, #attempt = :attempt, #partial = :partial {outputs}"
         return self._write(task, record.generation, expression, values)
 
+    def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
+        """Keep outputs and partial data that came by themselves, unless the job is lost by now. Raises StoreTooLarge.
+
+        A worker may be at the same task: its attempt is not touched, and what it stores later replaces this.
+        """
+        values = {":now": number(now), ":resubmits": number(record.resubmits)}
+        sets = ""
+        for name in ("outputs", "partial"):
+            if getattr(record, name) is not None:
+                values[f":{name}"] = packed(getattr(record, name), name)
+                sets += f", #{name} = :{name}"
+        same_job = "#attempt.#resubmits = :resubmits"
+        if record.resubmits == 0:
+            same_job = f"(attribute_not_exists(#attempt) OR {same_job})"
+        return self._write(task, record.generation, f"SET #updated_at = :now{sets}", values, f" AND {same_job}")
+
     def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
         """Add one more to be told of a pending generation's end. Superseded, too, where MAX_NOTIFY wait already."""
         values = {":target": {"SS": [target]}, ":one": {"S": target}, ":most": number(MAX_NOTIFY)}

@@ -7,6 +7,7 @@ moves in Redis (`settle.py`), and a generation that is no longer pending ends in
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import assert_never
 
 from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
@@ -85,7 +86,11 @@ class Worker:
         hold, record = Hold(item.task, item.generation, token=""), record_of(item)
         provider = self._providers[item.task.provider]
         finding = provider.hear(item.task, record, payload, now=self._clock(), seconds=seconds)
-        return self._store_finding(hold, record, finding) if finding else None
+        if finding is None or not isinstance(finding.outcome, Pending):
+            return finding and self._store_finding(hold, record, finding)
+        with suppress(StoreTooLarge):  # partial data is what one can do without
+            self._store.learn(item.task, finding.record, self._clock())
+        return Settlement(hold=hold, verb="release", counts_as="snoozed", outcome=finding.outcome)
 
     def _record(self, claimed: Claimed) -> Record | Settlement:
         """The claimed task's record; from its item, the truth, where Redis has lost or mangled it."""

@@ -301,6 +301,14 @@ class MemoryStore:
             **changes,
         )
 
+    def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
+        known = {"outputs": record.outputs, "partial": record.partial}
+        changes = {name: _kept(value, name) for name, value in known.items() if value is not None}
+        item = self._item(task)
+        if item is None or item.resubmits != record.resubmits:
+            return Superseded(item)
+        return self._write(task, record.generation, updated_at=now, **changes)
+
     def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
         item = self._item(task)
         known = item.notify if item else frozenset()

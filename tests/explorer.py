@@ -470,6 +470,13 @@ class Explorer:
         for actor, place in enumerate(world.places):
             if place == ENDED or not self._may_start(world, actor):
                 continue
+            if self._kinds[actor] == "callback" and place == self._roots[actor]:
+                yield (
+                    f"callback {actor} is lost",
+                    self._without(world._replace(places=_replaced(world.places, actor, ENDED)), actor),
+                )
+                if not self._has_job(world):
+                    continue
             for label, following in self._calls(world, actor, place):
                 yield label, following
                 if world.crashes and following.places[actor] != ENDED:
@@ -480,6 +487,11 @@ class Explorer:
         kinds = self.scenario.actors
         twins = [other for other in range(actor) if kinds[other] == kinds[actor]]
         return world.places[actor] not in self._roots or all(world.places[twin] not in self._roots for twin in twins)
+
+    def _has_job(self, world: World) -> bool:
+        """Whether the provider has begun what a callback would be about."""
+        state: ProviderState = self._providers.states[world.provider]
+        return any(submit.generation == self.scenario.generation for submit in state.submits)
 
     def _calls(self, world: World, actor: int, place: int) -> Iterator[Step]:
         """The actor's next call, answered in every way that is possible now."""

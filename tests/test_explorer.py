@@ -75,8 +75,8 @@ def test_every_reachable_state_is_sound(one: Scenario) -> None:
     Explorer(one).run()
 
 
-CALLED_BACK = [
-    scenario(letters, start, *EVERY_TROUBLE, payload=payload)
+CALLED_BACK = [  # without a stay in Redis a failed task is listed nowhere: its item alone tells
+    scenario(letters, start, *EVERY_TROUBLE, payload=payload, outages=int((letters, payload) != ("EPB", "failed")))
     for letters, start in (("PPB", "waiting"), ("PCB", "waiting"), ("PRB", "waiting"), ("EPB", "nothing"))
     for payload in PAYLOADS
 ]
@@ -156,6 +156,11 @@ def test_it_fails_where_a_late_write_counts_whatever_has_happened(monkeypatch: p
 def test_it_fails_where_a_callback_forgets_what_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryQueue, "hasten", MemoryQueue.forget)
     assert "instead of {'t': ('dead'" in violation(scenario("PB", "waiting", payload="failed"))
+
+
+def test_it_fails_where_a_callback_brings_back_a_lost_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryStore, "learn", MemoryStore.save)
+    assert "submits" in violation(scenario("PPB", "waiting", "lost job", payload="running"))
 
 
 def test_it_fails_where_anybody_may_settle(monkeypatch: pytest.MonkeyPatch) -> None:
