@@ -86,8 +86,10 @@ class Worker:
         hold, record = Hold(item.task, item.generation, token=""), record_of(item)
         provider = self._providers[item.task.provider]
         finding = provider.hear(item.task, record, payload, now=self._clock(), seconds=seconds)
-        if finding is None or not isinstance(finding.outcome, Pending):
-            return finding and self._store_finding(hold, record, finding)
+        if finding is None:
+            return None
+        if not isinstance(finding.outcome, Pending):
+            return self._store_finding(hold, record, finding)
         with suppress(StoreTooLarge):  # partial data is what one can do without
             self._store.learn(item.task, finding.record, self._clock())
         return Settlement(hold=hold, verb="release", counts_as="snoozed", outcome=finding.outcome)

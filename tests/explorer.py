@@ -1,9 +1,10 @@
 """The protocol explorer: every reachable state of a few actors at work on one task, equal states merged.
 
-The actors are the real enqueue, process, reconcile, cancel, revive and callback, against copyable doubles of the scripts, the
-conditional writes and a provider. What an actor does next depends on nothing but the answers it has had (its clock
-stands still, its tokens are numbered), so an actor's place is a node in a tree of answers, and the real code runs once
-per node: from its start, fed with the answers on the way, up to its next call. A world is a tuple of small numbers.
+The actors are the real enqueue, process, reconcile, cancel, revive and callback, against copyable doubles of the
+scripts, the conditional writes and a provider. What an actor does next depends on nothing but the answers it has had
+(its clock stands still, its tokens are numbered), so an actor's place is a node in a tree of answers, and the real code
+runs once per node: from its start, fed with the answers on the way, up to its next call. A world is a tuple of small
+numbers.
 
 Beside the actors' calls these things happen, each within its budget: an actor crashes, or a worker stalls until after
 its lease; Redis loses everything; Redis is away for a while, its last answer lost or asked for twice; the provider has

@@ -25,7 +25,7 @@ Path_ = tuple[str | int, ...]
 
 EVERYTHING: Json = {
     "$schema": "x",
-    "description": "every field of the language but limits and callback",
+    "description": "every field of the language but limits",
     "servers": ["https://api.example.com", "http://127.0.0.1:9"],
     "security": [
         {"type": "http", "scheme": "basic", "secret": "env:A"},
@@ -47,7 +47,7 @@ EVERYTHING: Json = {
             "url": "/a/${input.a}",
             "query": {"b": 1},
             "headers": {"Idempotency-Key": "${task.id}"},
-            "body": {"c": ["${input}"]},
+            "body": {"c": ["${input}"], "webhook": "${callback.url}"},
             "contentType": "application/json",
             "outputs": {"id": "body.id"},
             "decode": "json",
@@ -81,6 +81,15 @@ EVERYTHING: Json = {
     "freshness": 60,
     "freshnessFailed": 0,
     "firstAnswer": 20,
+    "callback": {
+        "signature": {
+            "header": "X-Signature",
+            "secret": "ssm:/a",
+            "algorithm": "hmac-sha512",
+            "encoding": "base64",
+            "prefix": "v1=",
+        }
+    },
 }
 WRONG: tuple[Json, ...] = (
     None, True, 0, -1, 0.5, 1.0, 2.5, 21, "", "x", "GET", "${input.a}", [], ["x"], [1], [{}], {}, {"a": 1}, {"a": "b"},
@@ -94,7 +103,7 @@ BEYOND_A_SCHEMA = (
     "uses response",
     "must be a status",
     "url is for result",
-    "; there are input, outputs, task and response",
+    "; there are input, outputs, task, callback and response",
 )
 """What only the rules refuse: a schema cannot say it."""
 
@@ -157,7 +166,8 @@ def test_the_file_with_everything_is_sound() -> None:
 def test_the_file_with_everything_leaves_nothing_out() -> None:
     definitions = SCHEMA["$defs"]
     said = {str(key) for place in places(EVERYTHING) for key in place}
-    language = set(SCHEMA["properties"]) - {"limits", "callback"}
+    language = set(SCHEMA["properties"]) - {"limits"}
+    language |= set(definitions["Callback"]["properties"]["signature"]["properties"])
     for name in ("Operation", "Acceptor", "Polling"):
         language |= set(definitions[name]["properties"])
     for scheme in definitions["SecurityScheme"]["oneOf"][:3]:
@@ -197,7 +207,7 @@ def test_the_rules_say_every_fault_at_once_each_with_its_place() -> None:
     assert {
         "$.submit.url: must be a text",
         "$.submit.retries: is not known",
-        "$.submit.body: ${inptu.x} reads 'inptu'; there are input, outputs, task and response",
+        "$.submit.body: ${inptu.x} reads 'inptu'; there are input, outputs, task, callback and response",
         "$.acceptors[0].expected: is missing",
         "$.acceptors[0].state: must be one of pending, success, failure, retry, resubmit",
         "$.polling.minDelay: must be a number from 0",
@@ -207,11 +217,18 @@ def test_the_rules_say_every_fault_at_once_each_with_its_place() -> None:
     } <= set(faults(file))
 
 
-@pytest.mark.parametrize("key", ["limits", "callback"])
-def test_what_comes_later_is_refused_clearly(key: str) -> None:
-    file = EVERYTHING | {key: {}}
-    assert VALIDATOR.is_valid(file)
-    assert faults(file) == (f"$.{key}: is not supported yet",)
+@pytest.mark.parametrize(
+    ("part", "fault"),
+    [
+        ({"poll": {"url": "/a/${outputs.id}", "query": {"c": "${callback.url}"}}}, "uses callback, which is for submit"),
+        ({"result": {"url": "${callback.url}"}}, "uses callback, which is for submit"),
+        ({"submit": {"url": "/a", "body": "${callback.uri}"}}, "reads 'uri' of the callback; it has url"),
+        ({"callback": {"signature": {"header": "X", "secret": "a value"}}}, "must be a reference"),
+    ],
+)
+def test_what_cannot_be_said_of_callbacks_is_refused_clearly(part: Json, fault: str) -> None:
+    (said,) = faults(EVERYTHING | part)
+    assert fault in said
 
 
 @pytest.mark.parametrize(

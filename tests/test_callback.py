@@ -1,0 +1,474 @@
+"""Callbacks: what a provider says by itself ends a task once, makes it due, or changes nothing."""
+
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handlers.callback import handler
+from shared import request, wiring
+from shared.answer import Answer
+from shared.callback import Addresses, Receiver
+from shared.credentials import Credentials
+from shared.errors import NotFound, SecretUnavailable, StoreUnavailable, Unavailable
+from shared.item import Item
+from shared.outcome import Retry
+from shared.provider import Provider
+from shared.queue import Add, Queue
+from shared.request import MAX_BODY_BYTES, Callback
+from shared.rules import Rules
+from shared.settings import Settings
+from shared.store import Store
+from shared.task import Task
+from shared.transport import Transport
+from shared.worker import Worker
+from tests.api_events import Context, Event, http, rest, sample
+from tests.asking import Secrets, submitted
+from tests.clock import Clock
+from tests.conftest import TABLE
+from tests.doubles import MemoryQueue
+from tests.keys import Bench
+from tests.simulator import JOB, Simulator, pending, provider_at, says
+
+TASK = Task("example", "Ünï/cødé 名")
+BASE = "https://api.example.com/v1/"
+SIGNED = {"signature": {"header": "X-Signature", "secret": "env:HOOK", "prefix": "sha256="}}
+WHOLE = {"rating": 4.5}
+
+pytestmark = pytest.mark.parametrize("redis_kind", ["fakeredis"], indirect=True)
+
+
+@pytest.fixture
+def secrets() -> Secrets:
+    return Secrets({"env:KEY": "ours", "env:HOOK": "theirs"})
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    with Simulator() as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def addresses(secrets: Secrets) -> Addresses:
+    return Addresses(BASE, "env:KEY", secrets)
+
+
+class Hook:
+    """A task that waits with a job, and a provider that calls back."""
+
+    def __init__(self, store: Store, queue: Queue, clock: Clock, secrets: Secrets, addresses: Addresses) -> None:
+        self.store, self.queue, self.clock, self.secrets, self.addresses = store, queue, clock, secrets, addresses
+        self.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED})
+        self.generation = 0
+
+    def wait(self, due_seconds: float = 60, **known: Any) -> Item:
+        """The task is pending, submitted, and waits for its next poll."""
+        item = self.store.begin(TASK, None, {}, self.clock())
+        assert item
+        self.generation = item.generation
+        record = submitted(generation=item.generation, submitted_at=self.clock(), **known)
+        self.store.save(TASK, record, self.clock())
+        self.queue.add([Add(TASK, item.generation, record.to_text(), due_seconds)], token="t")
+        return self.item()
+
+    def call(self, body: Any, *, signed_with: str | None = "theirs", **changes: Any) -> Answer:
+        """One callback."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        if signed_with is not None:
+            headers["x-signature"] = "sha256=" + hmac.new(signed_with.encode(), raw, hashlib.sha256).hexdigest()
+        token = self.addresses.url(TASK, self.generation).rpartition("/")[2]
+        callback = {"provider": "example", "token": token, "headers": headers, "body": raw} | changes
+        return self.receiver().receive(Callback(**callback), lambda: 25)
+
+    def receiver(self) -> Receiver:
+        providers = {"example": self.provider}
+        return Receiver(
+            store=self.store,
+            queue=self.queue,
+            worker=Worker(self.store, providers, self.clock, max_crashes=3, confirm_seconds=300),
+            providers=providers,
+            addresses=self.addresses,
+            read_secret=self.secrets,
+            settings=Settings(provider_servers={}),
+            clock=self.clock,
+        )
+
+    def item(self) -> Item:
+        item = self.store.get(TASK, self.clock())
+        assert item
+        return item
+
+
+@pytest.fixture
+def hook(store: Store, queue: Queue, clock: Clock, secrets: Secrets, addresses: Addresses) -> Hook:
+    return Hook(store, queue, clock, secrets, addresses)
+
+
+def place(bench: Bench) -> tuple[str, bool]:
+    """Where the one task is, and whether it is due."""
+    ((name, (where, _)),) = bench.state().items()
+    return where, 0 < (bench.score(name) or 0) <= bench.keys.now()
+
+
+RECEIVED = {"status": "received"}
+DUE, LATER = ("waiting", True), ("waiting", False)
+
+# --- URLs
+
+
+def test_a_url_leads_to_its_task_and_generation_and_is_the_same_each_time(addresses: Addresses) -> None:
+    url = addresses.url(TASK, 7)
+    assert url == addresses.url(TASK, 7)
+    base, provider, token = url.rsplit("/", 2)
+    assert (base, provider) == ("https://api.example.com/v1/callbacks", "example")
+    assert token.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    assert addresses.find("example", token) == (TASK, 7)
+
+
+def test_no_other_token_leads_anywhere(addresses: Addresses, secrets: Secrets) -> None:
+    token = addresses.url(TASK, 7).rpartition("/")[2]
+    head, _, digest = token.partition(".")
+    other_head, _, other_digest = addresses.url(TASK, 8).rpartition("/")[2].partition(".")
+    forged = [
+        "", ".", "x", "é", "\ud800", "e30.x", "WzEsMl0.x", "WyJhIiwiYiJd.x", "bnVsbA.x", head, f"{head}.",
+        f"{other_head}.{digest}", f"{head}.{other_digest}", f"{token}A", f"{token}=", token[:-1], token.upper(),
+        f"{head}=.{digest}", f" {token}", "WyJhIiwxZTk5OTldx.x", "WyJhIixOYU5d.x", "WyJhIixJbmZpbml0eV0.x", "WyJhIiwxZTMwOF0.x",
+    ]  # fmt: skip
+    assert [one for one in forged if addresses.find("example", one)] == []
+    assert addresses.find("coin", token) is None
+    assert Addresses(BASE, "env:HOOK", secrets).find("example", token) is None
+
+
+def test_no_url_is_made_with_an_empty_secret() -> None:
+    with pytest.raises(SecretUnavailable):
+        Addresses(BASE, "env:KEY", Secrets({"env:KEY": ""})).url(TASK, 1)
+
+
+def test_a_provider_is_told_the_url_when_it_is_asked_for_a_job_and_never_again(
+    simulator: Simulator, addresses: Addresses
+) -> None:
+    file = JOB | {"submit": JOB["submit"] | {"body": {"name": "${task.name}", "hook": "${callback.url}"}}}
+    rules, transport = Rules.from_json(file, simulator.url), Transport(1)
+    credentials = Credentials((), Secrets(), transport)
+    provider = Provider(rules, transport, credentials, random.Random(1), callback_url=addresses.url)
+    simulator.say(says(200, {"id": "j", "status": "async processing in progress"}), pending())
+    record = provider.ask(TASK, submitted(outputs=None, generation=7), now=1, seconds=5).record
+    provider.ask(TASK, record, now=1, seconds=5)
+    assert [one.body and one.body["hook"] for one in simulator.asked] == [addresses.url(TASK, 7), None]
+
+
+def test_a_url_that_cannot_be_made_now_is_a_trouble_that_is_tried_again(simulator: Simulator) -> None:
+    file = JOB | {"submit": {"url": "/jobs", "query": {"hook": "${callback.url}"}}}
+    rules, transport = Rules.from_json(file, simulator.url), Transport(1)
+    provider = Provider(
+        rules,
+        transport,
+        Credentials((), Secrets(), transport),
+        random.Random(1),
+        callback_url=Addresses(BASE, "env:KEY", Secrets()).url,
+    )
+    found = provider.ask(TASK, submitted(outputs=None), now=1, seconds=5).outcome
+    assert isinstance(found, Retry)
+    assert found.reason == "secret"
+    assert simulator.asked == []
+
+
+# --- signed payloads
+
+
+def test_a_signed_success_ends_the_task_and_redis_forgets_it(hook: Hook, bench: Bench) -> None:
+    hook.wait()
+    assert hook.call({"status": "completed", "data": WHOLE}).body == RECEIVED
+    assert (hook.item().status, hook.item().data) == ("completed", WHOLE)
+    assert bench.state() == {}
+
+
+def test_the_result_is_fetched_as_after_a_poll(hook: Hook, bench: Bench, simulator: Simulator) -> None:
+    file = JOB | {"result": {"url": "/results/${outputs.id}"}, "data": "body", "callback": SIGNED}
+    hook.provider = simulator.provider(file)
+    hook.wait()
+    simulator.say(says(200, WHOLE))
+    hook.call({"status": "completed"})
+    assert simulator.calls() == ["GET /results/j"]
+    assert (hook.item().status, hook.item().data, bench.state()) == ("completed", WHOLE, {})
+
+
+@pytest.mark.parametrize("said", [says(503, {}), says(404, {}), says(200, {})])
+def test_a_result_that_cannot_be_had_makes_the_task_due_and_ends_nothing_but_by_the_providers_word(
+    hook: Hook, bench: Bench, simulator: Simulator, said: Any
+) -> None:
+    hook.provider = simulator.provider(JOB | {"result": {"url": "/r"}, "data": "body", "callback": SIGNED})
+    hook.wait()
+    simulator.say(said)
+    hook.call({"status": "completed"})
+    expected = {503: "pending", 404: "failed", 200: "completed"}[said.status]
+    assert hook.item().status == expected
+    assert place(bench) == DUE if expected != "completed" else bench.state() == {}
+
+
+def test_a_success_before_the_job_is_known_leaves_the_result_to_the_next_attempt(hook: Hook, bench: Bench) -> None:
+    hook.provider = provider_at(
+        "http://127.0.0.1:1", JOB | {"result": {"url": "/${outputs.id}", "optional": True}, "callback": SIGNED}
+    )
+    hook.wait(outputs=None)
+    hook.call({"status": "completed"})
+    assert (hook.item().status, place(bench)) == ("pending", DUE)
+
+
+def test_a_signed_failure_ends_the_task_and_the_worker_that_finds_it_makes_the_dead_letter(
+    hook: Hook, bench: Bench, queue: Queue
+) -> None:
+    hook.wait()
+    hook.call({"status": "refused", "error": "no such customer"})
+    item = hook.item()
+    assert (item.status, item.error) == (
+        "failed",
+        {"reason": "upstream", "error": "no such customer", "refused": False},
+    )
+    assert place(bench) == DUE
+    (claimed,) = queue.claim("example", limit=1, lease_seconds=30, token="w").tasks
+    worker = hook.receiver().worker
+    assert worker.work(claimed, 1).verb in ("bury", "release")
+
+
+def test_a_signed_pending_payload_is_kept_and_does_not_move_the_task(hook: Hook, bench: Bench) -> None:
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"partial": "body.data", "callback": SIGNED})
+    hook.wait()
+    hook.call({"status": "async processing in progress", "data": {"rating": 4}})
+    item = hook.item()
+    assert (item.status, item.partial, item.outputs, place(bench)) == ("pending", {"rating": 4}, {"id": "j"}, LATER)
+
+
+def test_a_pending_payload_before_the_job_is_known_makes_no_job(hook: Hook) -> None:
+    hook.wait(outputs=None)
+    hook.call({"status": "async processing in progress", "id": "j"})
+    assert (hook.item().status, hook.item().outputs) == ("pending", None)
+
+
+def test_a_pending_payload_that_is_too_large_changes_nothing(hook: Hook, bench: Bench) -> None:
+    hook.wait()
+    noise = base64.b64encode(random.Random(1).randbytes(72_000)).decode()
+    assert hook.call({"status": "async processing in progress", "data": noise}).body == RECEIVED
+    assert (hook.item().status, place(bench)) == ("pending", LATER)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"<html>", b'{"status": "lost"}', b'{"status": "again"}'], ids=["no JSON", "resubmit", "retry"]
+)
+def test_what_only_asking_can_tell_makes_the_task_due(hook: Hook, bench: Bench, payload: bytes) -> None:
+    acceptors = [*JOB["acceptors"], {"state": "retry", "expected": "again"}]
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED, "acceptors": acceptors})
+    before = hook.wait()
+    hook.call(payload)
+    assert (hook.item(), place(bench)) == (before, DUE)
+
+
+# --- unsigned payloads
+
+
+def test_an_unsigned_payload_is_not_believed_and_makes_the_task_due(hook: Hook, bench: Bench) -> None:
+    hook.provider = provider_at("http://127.0.0.1:1", JOB)
+    before = hook.wait()
+    assert hook.call({"status": "completed", "data": "forged"}, signed_with=None).body == RECEIVED
+    assert (hook.item(), place(bench)) == (before, DUE)
+
+
+def test_a_task_that_is_worked_on_is_left_to_its_worker(hook: Hook, bench: Bench, queue: Queue) -> None:
+    hook.provider = provider_at("http://127.0.0.1:1", JOB)
+    hook.wait(due_seconds=0)
+    queue.claim("example", limit=1, lease_seconds=30, token="w")
+    before = bench.parts()
+    hook.call(b"", signed_with=None)
+    assert bench.parts() == before
+
+
+# --- forged, late and repeated ones
+
+
+def refusal(call: Callable[[], object]) -> tuple[str, str | None]:
+    with pytest.raises(NotFound) as caught:
+        call()
+    return caught.value.detail, caught.value.field
+
+
+def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook, bench: Bench) -> None:
+    before, parts = hook.wait(), bench.parts()
+    done = {"status": "completed", "data": "forged"}
+    token = hook.addresses.url(TASK, hook.generation).rpartition("/")[2]
+    others = [hook.addresses.url(TASK, hook.generation + by).rpartition("/")[2] for by in (-1, 1)]
+    unknown = hook.addresses.url(Task("example", "unknown"), hook.generation).rpartition("/")[2]
+    calls: list[Callable[[], object]] = [
+        lambda: hook.call(done, signed_with="another key"),
+        lambda: hook.call(done, signed_with=None),
+        lambda: hook.call(done, token="forged"),
+        lambda: hook.call(done, token=token[:-1]),
+        lambda: hook.call(done, token=others[0]),
+        lambda: hook.call(done, token=others[1]),
+        lambda: hook.call(done, token=unknown),
+        lambda: hook.call(done, provider="coin"),
+        lambda: hook.call(done, provider="no such"),
+        lambda: request.callback(rest("POST", "/callbacks/example")),
+    ]
+    assert {refusal(call) for call in calls} == {("there is no such callback", "path")}
+    assert (hook.item(), bench.parts()) == (before, parts)
+
+
+def test_without_a_secret_of_our_own_every_token_is_unknown(hook: Hook) -> None:
+    hook.wait()
+    receiver = hook.receiver()
+    token = hook.addresses.url(TASK, hook.generation).rpartition("/")[2]
+    bare = Receiver(**{name: getattr(receiver, name) for name in Receiver.__slots__} | {"addresses": None})  # type: ignore[attr-defined]
+    callback = Callback(provider="example", token=token, headers={}, body=b"")
+    assert refusal(lambda: bare.receive(callback, lambda: 25)) == ("there is no such callback", "path")
+
+
+@pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
+def test_a_late_or_repeated_callback_changes_nothing(hook: Hook, end: str) -> None:
+    hook.wait()
+    match end:
+        case "completed":
+            hook.call({"status": "completed", "data": WHOLE})
+        case "failed":
+            hook.call({"status": "refused"})
+        case _:
+            hook.store.cancel(TASK, hook.generation, hook.clock())
+    before = hook.item()
+    hook.clock.advance(5)
+    for late in ({"status": "completed", "data": "other"}, {"status": "refused"}, {"status": "x", "data": 1}):
+        assert hook.call(late).body == RECEIVED
+    assert hook.item() == before
+    assert before.status == end
+
+
+def test_a_callback_about_an_earlier_generation_does_not_touch_the_next(hook: Hook) -> None:
+    hook.wait()
+    hook.call({"status": "completed", "data": WHOLE})
+    begun = hook.store.begin(TASK, hook.item(), {}, hook.clock())
+    assert begun
+    refusal(lambda: hook.call({"status": "completed", "data": "late"}))
+    assert hook.item() == begun
+
+
+# --- trouble
+
+
+def test_without_redis_a_success_is_stored_all_the_same(hook: Hook) -> None:
+    hook.wait()
+    hook.queue = MemoryQueue()  # type: ignore[assignment]
+    hook.queue.unavailable = True  # type: ignore[attr-defined]
+    assert hook.call({"status": "completed", "data": WHOLE}).body == RECEIVED
+    assert hook.item().status == "completed"
+
+
+def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch, bench: Bench
+) -> None:
+    hook.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "complete", _away)
+        with pytest.raises(Unavailable):
+            hook.call({"status": "completed", "data": WHOLE})
+    hook.secrets.kept = {"env:KEY": "ours"}
+    hook.secrets.values = {}
+    with pytest.raises(Unavailable):
+        hook.call({"status": "completed", "data": WHOLE})
+    assert (hook.item().status, place(bench)) == ("pending", LATER)
+
+
+def _away(*_: Any) -> None:
+    raise StoreUnavailable("away")
+
+
+def test_no_payload_no_token_and_no_secret_is_logged(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "meanwhile")
+    hook.wait()
+    with pytest.raises(NotFound):
+        hook.call({"status": "s3cr3t"}, signed_with="other")
+    hook.call({"status": "completed", "data": "s3cr3t"})
+    said = repr([vars(record) for record in caplog.records])
+    token = hook.addresses.url(TASK, hook.generation).rpartition("/")[2]
+    assert [record.message for record in caplog.records] == ["callback refused", "called back"]
+    assert not any(word in said for word in ("s3cr3t", token, "theirs", "ours"))
+
+
+# --- the function
+
+FILE: dict[str, Any] = JOB | {
+    "servers": ["http://127.0.0.1:1"],
+    "submit": JOB["submit"] | {"headers": {"Idempotency-Key": "${task.id}", "X-Hook": "${callback.url}"}},
+    "callback": SIGNED,
+}
+
+
+@pytest.fixture
+def deployed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dynamodb: Any, queue: Queue, hook: Hook
+) -> Callable[..., Any]:
+    """The handler, as deployed with one provider that calls back; `deployed(event)` answers."""
+    (tmp_path / "example.json").write_text(json.dumps(FILE))
+    settings = {
+        "PROVIDERS_DIR": str(tmp_path),
+        "CALLBACK_URL": BASE,
+        "CALLBACK_SECRET": "env:KEY",
+        "KEY": "ours",
+        "HOOK": "theirs",
+        "TABLE_NAME": TABLE,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(wiring, "queue", lambda: queue)
+    monkeypatch.setattr(wiring, "clock", hook.clock)
+    return lambda event: handler(event, Context())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [rest, http])
+@pytest.mark.parametrize("as_base64", [False, True])
+def test_each_event_shape_is_answered(hook: Hook, deployed: Any, shape: Any, as_base64: bool) -> None:
+    hook.wait()
+    body = json.dumps({"status": "completed", "data": "Ünï"}, ensure_ascii=False)
+    signature = hmac.new(b"theirs", body.encode(), hashlib.sha256).hexdigest()
+    path = hook.addresses.url(TASK, hook.generation).removeprefix("https://api.example.com/v1")
+    headers = {"X-SIGNATURE": f"sha256={signature}"}
+    answer = deployed(shape("POST", path, body, headers, as_base64=as_base64))
+    assert (answer["statusCode"], json.loads(answer["body"])) == (200, RECEIVED)
+    assert hook.item().data == "Ünï"
+
+
+@pytest.mark.parametrize("shape", [rest, http])
+def test_a_forged_token_and_a_path_without_one_are_answered_alike(deployed: Any, shape: Any) -> None:
+    answers = [deployed(shape("POST", path, "{}")) for path in ("/callbacks/example/forged", "/callbacks/x", "/")]
+    assert {(answer["statusCode"], answer["body"]) for answer in answers} == {(404, answers[0]["body"])}
+    assert answers[0]["headers"]["Content-Type"] == "application/problem+json"
+
+
+def test_the_sample_events_are_understood_and_found_forged(deployed: Any) -> None:
+    for name in ("callback-rest-post", "callback-http-post"):
+        event: Event = sample(name)
+        assert request.callback(event).provider == "example"
+        assert deployed(event)["statusCode"] == 404
+
+
+def test_a_body_beyond_the_limit_is_refused(deployed: Any) -> None:
+    assert deployed(rest("POST", "/callbacks/example/x", "x" * MAX_BODY_BYTES))["statusCode"] == 404
+    assert deployed(rest("POST", "/callbacks/example/x", "x" * (MAX_BODY_BYTES + 1)))["statusCode"] == 413
+
+
+def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(
+    deployed: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "example" in wiring.providers()
+    wiring.providers.cache_clear()
+    wiring.settings.cache_clear()
+    wiring.addresses.cache_clear()
+    monkeypatch.delenv("CALLBACK_SECRET")
+    assert set(wiring.providers()) == {"coin"}
+    assert "example.json: ${callback.url} needs CALLBACK_URL and CALLBACK_SECRET" in capsys.readouterr().out
