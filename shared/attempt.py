@@ -192,7 +192,7 @@ class Attempt:
         said = self.rules.error.of(answered.envelope)
         hint = self.hinted(answered)
         finding = self.pace.trouble(record, self.now, reason, hint, said)
-        if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry):
+        if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry | Failed):
             return Finding(dataclasses.replace(finding.outcome, pause_seconds=hint), finding.record)
         return finding
 

@@ -21,6 +21,7 @@ from shared.queue import Queue
 from shared.settings import Settings
 from shared.store import Store
 from tests.clock import Clock
+from tests.doubles import MemoryQueue
 from tests.keys import PREFIX, Bench, RedisKeys
 
 if TYPE_CHECKING:
@@ -124,6 +125,10 @@ SERVERS = (
 )
 
 
+EVERY_KIND = ("memory", *SERVERS)
+"""The double too: a contract that runs on all four holds it to what the servers do."""
+
+
 @pytest.fixture(params=SERVERS)
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """What stands for Redis: each test that uses it runs on all three. `parametrize(…, indirect=True)` chooses."""
@@ -149,19 +154,19 @@ def redis_client(redis_kind: str, redis_server: Server) -> Iterator["Redis"]:
 
 
 @pytest.fixture
-def bench(redis_client: "Redis") -> Bench:
+def bare_queue(redis_kind: str, request: pytest.FixtureRequest) -> Any:
+    """A queue that nobody checks; where the kind is "memory", the double."""
+    return MemoryQueue() if redis_kind == "memory" else Queue(request.getfixturevalue("redis_client"), PREFIX)
+
+
+@pytest.fixture
+def bench(redis_kind: str, bare_queue: Any, request: pytest.FixtureRequest) -> Bench:
     """The queue's keys, to be seeded and looked at from outside."""
-    return Bench(RedisKeys(redis_client))
+    return Bench(bare_queue if redis_kind == "memory" else RedisKeys(request.getfixturevalue("redis_client")))
 
 
 @pytest.fixture
-def bare_queue(redis_client: "Redis") -> Queue:
-    """A queue that nobody checks."""
-    return Queue(redis_client, PREFIX)
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, bare_queue: Queue, bench: Bench) -> Iterator[Queue]:
+def queue(request: pytest.FixtureRequest, bare_queue: Any, bench: Bench) -> Iterator[Any]:
     """A queue, whose keys are checked at the end of the test, unless that is marked `junk`."""
     yield bare_queue
     if request.node.get_closest_marker("junk") is None:

@@ -248,7 +248,7 @@ def _run(kind: Kind, replay: _Replay, rules: Rules) -> Any:
             return enqueuer.answer(TaskRequest(task=TASK), lambda: FUNCTION_SECONDS["enqueue"])
         case "process":
             clockwork = Clockwork(lambda: replay.now, _never_sleeps, lambda _: _Inline(replay))
-            return Ticker(queue, worker, [PROVIDER], SETTINGS, clockwork).run(lambda: FUNCTION_SECONDS["process"])
+            return Ticker(queue, worker, providers, SETTINGS, clockwork).run(lambda: FUNCTION_SECONDS["process"])
         case "reconcile":
             reconciler = Reconciler(store, queue, providers, LEASE_SECONDS, _clock, Random(0))
             return reconciler.run(lambda: FUNCTION_SECONDS["reconcile"])

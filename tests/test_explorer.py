@@ -97,8 +97,8 @@ def test_it_fails_where_reconcile_does_not_wait_for_a_lease(monkeypatch: pytest.
 def test_it_fails_where_a_failed_task_is_forgotten_instead_of_buried(monkeypatch: pytest.MonkeyPatch) -> None:
     move = settle._move
 
-    def unburied(queue: Any, verb: Any, group: Any) -> list[bool]:
-        return move(queue, "forget" if verb == "bury" else verb, group)
+    def unburied(queue: Any, verb: Any, group: Any, health: Any) -> list[bool]:
+        return move(queue, "forget" if verb == "bury" else verb, group, health)
 
     monkeypatch.setattr(settle, "_move", unburied)
     assert "instead of {'t': ('dead'" in violation(scenario("EP", "nothing", "failed"))

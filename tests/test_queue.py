@@ -8,32 +8,22 @@ from typing import Any
 import pytest
 
 from shared.errors import QueueUnavailable
-from shared.queue import Claim, Hold, Place, Queue, new_token
+from shared.queue import Add, Claim, Hold, Place, Queue, new_token
 from shared.task import Task
-from tests.conftest import SERVERS
+from tests.conftest import EVERY_KIND, SERVERS
 from tests.doubles import MemoryQueue
-from tests.keys import PREFIX, PROVIDER, Bench, RedisKeys
+from tests.keys import PREFIX, PROVIDER, Bench
 
 LEASE_SECONDS = 30.0
 HOURS = 3600.0
 NAMES = ("plain", "Ünïcødé 名前", "with space", "{queue:example}", "a:b:c", "0", "-inf", "x" * 256)
 
 
-@pytest.fixture(params=["memory", *SERVERS])
+@pytest.fixture(params=EVERY_KIND)
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """Here the double too."""
     kind: str = request.param
     return kind
-
-
-@pytest.fixture
-def bare_queue(redis_kind: str, request: pytest.FixtureRequest) -> Any:
-    return MemoryQueue() if redis_kind == "memory" else Queue(request.getfixturevalue("redis_client"), PREFIX)
-
-
-@pytest.fixture
-def bench(redis_kind: str, bare_queue: Any, request: pytest.FixtureRequest) -> Bench:
-    return Bench(bare_queue if redis_kind == "memory" else RedisKeys(request.getfixturevalue("redis_client")))
 
 
 def task(name: str = "a") -> Task:
@@ -41,8 +31,8 @@ def task(name: str = "a") -> Task:
 
 
 def add(queue: Queue, name: str = "a", generation: int = 1, **options: Any) -> str:
-    token = options.pop("token", "adder")
-    return queue.add([(task(name), generation, options.pop("record", "{}"))], token=token, **options)[0]
+    token, delay = options.pop("token", "adder"), options.pop("delay", 0)
+    return queue.add([Add(task(name), generation, options.pop("record", "{}"), delay)], token=token, **options)[0]
 
 
 def claim(queue: Queue, limit: int = 10, token: str = "worker", **options: Any) -> Claim:

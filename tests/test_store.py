@@ -123,6 +123,7 @@ def test_beginning_makes_a_pending_item_of_a_generation_above_the_clock(store: S
         submitted_at=None,
         resubmits=0,
         input_digest=digest({"q": 1}),
+        group="",
         input={"q": 1},
         outputs=None,
         partial=None,
