@@ -19,7 +19,8 @@ class Mask:
     def learn(self, secret: str, stand_in: str = MASKED) -> None:
         """Hide this text from now on, in each spelling that it may have on its way, and a password behind a user."""
         encoded = base64.b64encode(secret.encode()).decode()
-        spellings = {secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1], encoded}
+        quoted = {quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]}
+        spellings = {secret, encoded} | quoted
         self._words |= {spelling: stand_in for spelling in spellings if spelling}
         _, colon, password = secret.partition(":")
         if colon and password:

@@ -76,7 +76,7 @@ def replay(vector: Mapping[str, Any]) -> str | None:
     """Play one vector; None if all went as it says, else the first difference. Raises ProviderFileError."""
     rules = without_jitter(Rules.from_json(vector["config"]))
     theatre = Theatre(rules)
-    task = Task(vector.get("config_name", "vector"), "task-1")
+    task = Task(vector.get("config_name", "vector"), vector.get("task_name", "task-1"))
     start = round(vector["start_epoch"] * 1000)
     record = Record(generation=1, created_at=start, input=vector.get("input", {}))
     ended = False

@@ -90,7 +90,7 @@ class Trial:
 
     def vector(self, config: Json) -> dict[str, Any]:
         """What has happened so far, as a conversation for replay."""
-        return self._recorder.vector(self._task.provider, config, self._input, self._start // 1000)
+        return self._recorder.vector(self._task, config, self._input, self._start // 1000)
 
     @property
     def gap(self) -> str | None:
