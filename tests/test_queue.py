@@ -1,4 +1,4 @@
-"""The queue's contract: the same promises on fakeredis, Valkey, Redis and the in-memory double."""
+"""The queue's contract: the same promises on fakeredis, Valkey and Redis, single and cluster, and on the double."""
 
 import threading
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 from shared.errors import QueueUnavailable
 from shared.queue import Claim, Hold, Place, Queue, new_token
 from shared.task import Task
-from tests.conftest import SERVERS
+from tests.conftest import CLUSTERS, SERVERS
 from tests.doubles import MemoryQueue
 from tests.keys import PREFIX, PROVIDER, Bench, RedisKeys
 
@@ -19,7 +19,7 @@ HOURS = 3600.0
 NAMES = ("plain", "Ünïcødé 名前", "with space", "{queue:example}", "a:b:c", "0", "-inf", "x" * 256)
 
 
-@pytest.fixture(params=["memory", *SERVERS])
+@pytest.fixture(params=["memory", *SERVERS, *CLUSTERS])
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """Here the double too."""
     kind: str = request.param
