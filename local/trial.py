@@ -48,7 +48,7 @@ class Trial:
         self._references = [one.client_secret if isinstance(one, OAuth2) else one.secret for one in rules.security]
         token_urls = frozenset(one.token_url for one in rules.security if isinstance(one, OAuth2))
         self._recorder = Recorder(self._mask, token_urls)
-        self._witness = Witness(around.say, self._mask, token_urls)
+        self._witness = Witness(around.say, self._mask, rules)
         listeners = (self._witness, self._recorder)
         transport = Wiretap(listeners)
         rules = tapped(without_jitter(rules), listeners)

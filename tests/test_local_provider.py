@@ -1,6 +1,9 @@
 """The tools of whoever writes a provider file: check, try and replay, from their command line."""
 
+import io
 import json
+import os
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from local.provider import main
+from local.redis_server import NoServerError
+from local.stack import Stack
 from local.third_party import ThirdParty
 from local.trial import Surroundings, Trial
 from shared.codec import Json
@@ -450,6 +455,7 @@ class Api:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.ends: Says | Cut = Says(200, {"state": "READY", "rows": [1], "echo": SECRET}, {"X-Echo": quote(SECRET)})
+        self.retry_after = "3"
         self.asked = 0
         site.answer = self.answer
 
@@ -459,7 +465,7 @@ class Api:
         if seen.headers["Authorization"] not in (f"Key {SECRET}", "Bearer t0ken-of-today"):
             return Says(403, {"error": {"message": f"bad key {seen.headers['Authorization']}"}})
         if seen.method == "POST":
-            return Says(202, {"id": "r/1"}, {"Retry-After": "3"})
+            return Says(202, {"id": "r/1"}, {"Retry-After": self.retry_after})
         self.asked += 1
         return Says(200, {"state": "DRAWING", "rows": []}) if self.asked < 3 else self.ends
 
@@ -494,7 +500,7 @@ def test_try_shows_requests_answers_acceptors_and_outcomes_until_the_end(report:
     assert [line for line in call.lines if line[0] in "→←$=" or "acceptor" in line] == [
         f"→ POST {api.site.url}/reports with credentials",
         "← 202 Accepted",
-        "no acceptor matches, so its HTTP status decides",
+        "no acceptor is on this stage, so its HTTP status decides",
         "= still running; asked again in 3 s",
         f"→ GET {api.site.url}/reports/r%2F1 with credentials",
         "← 200 OK",
@@ -606,6 +612,18 @@ def test_try_says_what_to_know_of_a_trouble(
     file = report(polling={"maxErrors": 1, "maxWaitTime": 600}, **changes)
     assert call("try", file, "--max-wait", "0") == 1
     assert line in call.text
+
+
+def test_try_says_what_stood_there_where_no_acceptor_matches_and_where_data_finds_nothing(
+    report: Write, call: Told, api: Api
+) -> None:
+    api.asked = 2
+    acceptors = [{"state": "success", "argument": "body.state", "expected": "READY"}]
+    assert call("try", report(status="body.stat", acceptors=acceptors, data="body.lines"), "--max-wait", "0") == 0
+    assert "= completed: null (body.lines finds nothing)" in call.lines
+    api.ends, api.asked = Says(501, {"state": "GONE"}), 2
+    assert call("try", report(), "--max-wait", "0") == 1
+    assert "no acceptor matches (body.state is GONE), so its HTTP status decides" in call.lines
 
 
 def test_try_shows_redirects_that_it_follows(report: Write, call: Told, api: Api) -> None:
@@ -733,3 +751,31 @@ def test_replay_says_what_is_no_file_of_conversations(call: Told, tmp_path: Path
     assert call("replay", tmp_path / "none.json") == 1
     assert "No such file" in call.text
     assert call.lines[-1] == "0 passed, 1 failed"
+
+
+# --- the local stack
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_the_local_stack_serves_files_of_a_directory_beside_the_shipped_ones(report: Write, api: Api) -> None:
+    directory = report(polling={"minDelay": 0, "maxDelay": 0}).parent
+    (directory / "broken.json").write_text('{"servers": 5}', encoding="utf-8")
+    api.retry_after = "0"
+    settings = {"PROVIDERS_DIR": str(directory), "REPORT_KEY": SECRET, "IDLE_SECONDS": "1"}
+    log = io.StringIO()
+    try:
+        stack = Stack(settings=settings, log=log)
+    except NoServerError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    with stack:
+        body = json.dumps({"provider": "report", "name": "a", "input": {"q": 1}}).encode()
+        request = urllib.request.Request(f"{stack.url}/tasks", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            assert answer.status == 202
+        stack.tick()
+        with urllib.request.urlopen(f"{stack.url}/tasks/report/a") as answer:
+            assert json.load(answer)["data"] == [1]
+    assert "broken.json: $.servers: must be a list" in log.getvalue()
