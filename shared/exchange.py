@@ -13,19 +13,20 @@ from shared.errors import TransportError
 from shared.operation import Operation
 from shared.origin import Origin, joined, origin_of
 from shared.template import fill, fill_url, text_of
-from shared.transport import Call, Reply, Transport
+from shared.transport import MAX_RESPONSE_BYTES, Call, Reply, Transport
 
 MAX_PAGES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer: the envelope that expressions see, and whether its body could not be decoded."""
+    """One answer: the envelope that expressions see, whether its body could not be decoded, and its size in bytes."""
 
     status: int
     url: str
     envelope: dict[str, Json]
     undecodable: bool
+    size: int
 
 
 class Exchange:
@@ -96,8 +97,12 @@ class Exchange:
         return self._answered(self._sent(call, operation.timeout_seconds, stay), operation, context)
 
     def pages(self, operation: Operation, context: dict[str, Json], answered: Answered) -> Iterator[Answered]:
-        """This answer to the operation, then the answers behind its `next` links. Raises TransportError."""
+        """This answer to the operation, then the answers behind its `next` links, together no larger than one may be.
+
+        Raises TransportError.
+        """
         seen = {answered.url}
+        size = answered.size
         headers = self._headers(operation, context)
         while True:
             yield answered
@@ -112,6 +117,9 @@ class Exchange:
             answered = self._answered(
                 self._sent(call, operation.timeout_seconds, lambda _: False), operation, answered.envelope
             )
+            size += answered.size
+            if size > MAX_RESPONSE_BYTES:
+                raise TransportError("the pages together are too large", reason="too-large")
             if answered.undecodable and 200 <= answered.status <= 299:
                 raise TransportError("a page cannot be decoded", reason="undecodable")
 
@@ -160,7 +168,7 @@ class Exchange:
             "input": context["input"],
             "outputs": context["outputs"],
         }
-        return Answered(reply.status, reply.url, envelope, undecodable)
+        return Answered(reply.status, reply.url, envelope, undecodable, len(reply.body))
 
 
 def _attacher(attached: Attached) -> Callable[[Call], Call]:
