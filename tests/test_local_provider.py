@@ -217,7 +217,10 @@ def test_a_faulty_file_names_file_place_and_reason_of_every_fault(write: Write, 
     assert call.lines == [
         f"{path}: $.data: must be a text",
         f"{path}: $.submit.method: must be one of GET, POST, PUT, PATCH, DELETE",
-        f"{path}: $.submit.heders: is not known; did you mean headers?",
+        (
+            f"{path}: $.submit.heders: is not known; there are body, contentType, decode, headers, method, next, "
+            "optional, outputs, query, timeout, url"
+        ),
         call.lines[3],
         (
             f"{path}: $.poll.url: ${{response.body.id}} uses response, but no answer goes before it; "
@@ -245,7 +248,7 @@ def test_a_faulty_file_names_file_place_and_reason_of_every_fault(write: Write, 
         ),
         (
             {"submit": {"url": "/jobs/${body.id}"}},
-            "$.submit.url: ${body.id} reads 'body'; there are input, outputs, task and response",
+            "$.submit.url: ${body.id} reads 'body'; there are input (input.body?), outputs, task and response",
         ),
         ({"submit": {"url": "/jobs/${input..id}"}}, "$.submit.url: in ${…} 'input..id' is not JMESPath"),
         (
