@@ -2,8 +2,9 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote_plus
 
 from shared.acceptor import Acceptor
 from shared.codec import Json
@@ -174,7 +175,19 @@ class Exchange:
 def _attacher(attached: Attached) -> Callable[[Call], Call]:
     def attach(call: Call) -> Call:
         return dataclasses.replace(
-            call, headers=call.headers | attached.headers, query=call.query | dict[str, Json](attached.query)
+            call,
+            url=_without(call.url, attached.query),  # a link of the provider's own may have the key already
+            headers=call.headers | attached.headers,
+            query=call.query | dict[str, Json](attached.query),
         )
 
     return attach
+
+
+def _without(url: str, names: Collection[str]) -> str:
+    """The URL, its query without these names."""
+    base, mark, query = url.partition("?")
+    if not names or not mark:
+        return url
+    kept = [pair for pair in query.split("&") if unquote_plus(pair.partition("=")[0]) not in names]
+    return f"{base}?{'&'.join(kept)}" if kept else base
