@@ -67,7 +67,7 @@ class Attempt:
             return self.unanswered(error)
         if answered is None:
             return self.without_url(operation, context, stage)
-        self.keep_outputs(operation, answered)
+        answered = self.with_outputs(operation, answered)
         if answered.undecodable and 200 <= answered.status <= 299:
             return self.trouble("undecodable", answered)
         return answered
@@ -204,14 +204,20 @@ class Attempt:
         seconds = hinted_seconds(self.rules.hints, answered.envelope, self.now)
         return None if seconds is None else max(seconds, self.rules.backoff.min_delay)
 
-    def keep_outputs(self, operation: Operation, answered: Answered) -> None:
-        """Outputs of an answer below 400, merged; null never overwrites. Before there is a job none is recorded."""
-        if answered.status < 400:
-            found = {name: expression.of(answered.envelope) for name, expression in operation.outputs.items()}
-            outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
-            self.context["outputs"] = answered.envelope["outputs"] = outputs
-            if self.record.outputs is not None:
-                self.record = dataclasses.replace(self.record, outputs=outputs)
+    def with_outputs(self, operation: Operation, answered: Answered) -> Answered:
+        """The answer with its outputs, merged into those so far if it is below 400; null never overwrites.
+
+        Before there is a job none is recorded.
+        """
+        if answered.status >= 400:
+            return answered
+        found = {name: expression.of(answered.envelope) for name, expression in operation.outputs.items()}
+        outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
+        self.context["outputs"] = outputs
+        if self.record.outputs is not None:
+            self.record = dataclasses.replace(self.record, outputs=outputs)
+        # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
+        return dataclasses.replace(answered, envelope=answered.envelope | {"outputs": outputs})
 
     def lacks_output(self, operation: Operation) -> bool:
         """Whether a placeholder of the operation refers to an output that has no value."""

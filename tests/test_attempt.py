@@ -143,6 +143,14 @@ def test_outputs_are_taken_from_every_answer_below_400_and_null_leaves_what_ther
         assert seen == [{"id": "j", "cursor": cursor} for cursor in (1, 1, 2, 2, 4)]
 
 
+def test_an_output_may_hold_the_whole_answer() -> None:
+    whole = {"url": "/jobs", "outputs": {"all": "@"}}
+    with Site(Says(200, {"status": "working"})) as site:
+        found = ask(provider(rules(site.url, submit=whole, data="outputs.all.body.status")))
+        assert outcome(found)["partial"] == "working"
+        assert Record.from_text(found.record.to_text()) == found.record
+
+
 def test_a_job_that_cannot_be_asked_after_is_the_end() -> None:
     with Site(Says(202, {"error": "no id"})) as site:
         found = ask(provider(rules(site.url, **POLLED)))
