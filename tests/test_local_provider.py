@@ -520,6 +520,7 @@ def test_try_shows_requests_answers_acceptors_and_outcomes_until_the_end(report:
     ]
     assert {'{"q":"x"}', "Retry-After: 3".lower(), '{"id":"r/1"}', 'outputs: {"id":"r/1"}'} <= set(call.lines)
     assert json.loads(api.site.calls[0].body) == {"q": "x"}
+    assert f"Idempotency-Key: {api.site.calls[0].headers['Idempotency-Key']}" in call.lines
 
 
 def test_try_masks_a_secret_wherever_it_turns_up(report: Write, call: Told, api: Api, tmp_path: Path) -> None:
