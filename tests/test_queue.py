@@ -610,6 +610,17 @@ def test_a_task_whose_record_or_state_is_missing_is_handed_out_all_the_same(queu
     assert bench.keys.dump() == {}
 
 
+@pytest.mark.junk
+@pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
+def test_a_name_that_is_not_utf_8_stops_nobody(queue: Queue, seed: Any, redis_client: Any) -> None:
+    redis_client.zadd(f"{{{PREFIX}:{PROVIDER}}}", {b"\xff\xfe": 1})
+    seed("sound")
+    garbled, sound = claim(queue).tasks
+    assert (garbled.hold.task.name, garbled.record) == ("\ufffd\ufffd", None)
+    assert queue.forget([(garbled.hold.task, 0)]) == [False]
+    assert queue.complete([garbled.hold, sound.hold]) == [False, True]
+
+
 def test_a_lease_without_a_task_goes_when_it_expires(
     queue: Queue, bench: Bench, rewind: Callable[[float], None]
 ) -> None:
