@@ -142,8 +142,7 @@ class Bench:
 
     def parts(self, provider: str = PROVIDER) -> dict[str, dict[str, Any]]:
         """Everything of one provider: queue, leases, dead (scores), state, tasks, gate, groups (text), jobs (a set)."""
-        dump = self.keys.dump()
-        return {part: dump.get(key_of(provider, part), {}) for part in PARTS}
+        return _parts(self.keys.dump(), provider)
 
     def rewind(self, seconds: float) -> None:
         """Let so much time pass: every score above 0 and every instant of a gate moves down, never below 1."""
@@ -164,8 +163,12 @@ class Bench:
         if not self.keys.lasting():
             found.append("a key has a TTL")
         for provider in providers:
-            found += [f"{provider}: {fault}" for fault in _faults(self.parts(provider))]
+            found += [f"{provider}: {fault}" for fault in _faults(_parts(dump, provider))]
         return found
+
+
+def _parts(dump: Dump, provider: str) -> dict[str, dict[str, Any]]:
+    return {part: dump.get(key_of(provider, part), {}) for part in PARTS}
 
 
 def _faults(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:

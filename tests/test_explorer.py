@@ -59,7 +59,30 @@ THREE: tuple[tuple[str, Start], ...] = (
     ("PCV", "waiting"),
     ("RCV", "dead letter"),
 )
-GROUPS = [scenario(letters, start, *EVERY_TROUBLE) for letters, start in THREE]
+FOUR: tuple[tuple[str, Start, Trouble], ...] = (
+    ("EEPP", "nothing", "cut off"),
+    ("EEPR", "nothing", "failed"),
+    ("EEPV", "dead letter", "failed"),
+    ("EERV", "dead letter", "done at once"),
+    ("EPPR", "nothing", "lost job"),
+    ("EPPV", "dead letter", "failed"),
+    ("EPRC", "nothing", "still running"),
+    ("EPRV", "dead letter", "failed"),
+    ("EPCV", "dead letter", "failed"),
+    ("ERCV", "dead letter", "cut off"),
+    ("PPRV", "dead letter", "error"),
+    ("PPCV", "dead letter", "failed"),
+    ("PRCV", "dead letter", "failed"),
+)
+GROUPS = [
+    *(scenario(letters, start, *EVERY_TROUBLE) for letters, start in THREE),
+    *(scenario(letters, start, trouble) for letters, start, trouble in FOUR),
+    *(scenario(letters, outages=0) for letters in ("EEPC", "EERC", "EPPC")),
+    scenario("EECV", "dead letter", outages=0),
+    scenario("PPRC", "waiting", outages=0),
+    scenario("EPRC", "nothing", first_answer_seconds=0),
+    scenario("EPPR", "nothing", "error", first_answer_seconds=0),
+]
 
 
 @pytest.mark.parametrize("one", GROUPS, ids=named)

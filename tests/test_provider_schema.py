@@ -95,7 +95,7 @@ BEYOND_A_SCHEMA = (
     "uses response",
     "must be a status",
     "url is for result",
-    "; there are input, outputs, task and response",
+    "outputs, task and response",
 )
 """What only the rules refuse: a schema cannot say it."""
 
@@ -187,18 +187,21 @@ def test_the_rules_say_every_fault_at_once_each_with_its_place() -> None:
         "submit": {"url": 5, "method": "FETCH", "retries": 3, "body": "${inptu.x}"},
         "poll": {"url": "/a/${response.body.id}", "outputs": {"id": "body..id"}},
         "acceptors": [{"state": "finished"}],
-        "polling": {"minDelay": -1, "maxErrors": 1.5},
+        "polling": {"minDelay": -1, "maxErrors": 1.5, "every": 5},
         "firstAnswer": 25,
     }
     assert [fault.partition(": ")[0] for fault in faults(file)] == [
         "$.servers[0]", "$.submit.method", "$.submit.url", "$.submit.retries", "$.submit.body",
         "$.poll.outputs.id", "$.acceptors[0].expected", "$.acceptors[0].state",
-        "$.polling.minDelay", "$.polling.maxErrors", "$.firstAnswer", "$.poll.url",
+        "$.polling.minDelay", "$.polling.maxErrors", "$.polling.every", "$.firstAnswer", "$.poll.url",
     ]  # fmt: skip
     assert {
         "$.submit.url: must be a text",
-        "$.submit.retries: is not known",
-        "$.submit.body: ${inptu.x} reads 'inptu'; there are input, outputs, task and response",
+        (
+            "$.polling.every: is not known; there are hints, initialDelay, jitter, maxDelay, maxErrors, maxResubmits, "
+            "maxWaitTime, minDelay, multiplier, notFoundGrace"
+        ),
+        "$.submit.body: ${inptu.x} reads 'inptu'; there are input (input.inptu?), outputs, task and response",
         "$.acceptors[0].expected: is missing",
         "$.acceptors[0].state: must be one of pending, success, failure, retry, resubmit",
         "$.polling.minDelay: must be a number from 0",

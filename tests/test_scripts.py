@@ -140,10 +140,13 @@ def full(client: "Redis") -> Iterator[None]:
             client.config_set(setting, value)
 
 
-def test_a_full_server_takes_no_new_task(queue: Queue, redis_client: "Redis", state: Any) -> None:
+def test_a_full_server_takes_no_new_task_and_keeps_no_part_of_it(
+    queue: Queue, redis_client: "Redis", bench: Bench
+) -> None:
     with full(redis_client), pytest.raises(QueueUnavailable, match="maxmemory"):
         queue.add([(task(), 1, "{}")], token="t")
-    assert state() == {}
+    assert bench.keys.dump() == {}
+    assert queue.add([(task(), 1, "{}")], token="t") == ["created"]
 
 
 def test_a_full_server_still_drains(queue: Queue, seed: Any, bench: Bench, redis_client: "Redis") -> None:
