@@ -57,23 +57,22 @@ def _response(answer: Answer) -> Response[str]:
     return Response(answer.status, answer.content_type, answer.text, answer.headers(router.current_event.raw_event))
 
 
-def _problem(error: Problem | StoreUnavailable) -> Response[str]:
+def _problem(error: Exception) -> Response[str]:
     if isinstance(error, StoreUnavailable):
         wiring.logger().error("store unavailable", extra={"reason": str(error)})
+    elif not isinstance(error, Problem):
+        wiring.logger().error("request broke", exc_info=error)
     return _response(problem(error))
-
-
-def _no_route(_: Exception) -> Response[str]:
-    return _problem(NotFound("there is no such route", field="path"))
 
 
 for resolver in (rest, http):
     resolver.include_router(router)
-    resolver.exception_handler([Problem, StoreUnavailable])(_problem)
-    resolver.not_found(_no_route)
+    resolver.exception_handler(Exception)(_problem)
+    resolver.not_found(lambda _: _problem(NotFound("there is no such route", field="path")))
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one API Gateway event; every answer's body is text."""
+    wiring.logger()  # makes what shared/ logs JSON
     resolver = http if event.get("version") == "2.0" else rest
     return resolver.resolve(event, context)

@@ -12,9 +12,10 @@ METRICS = ("claimed", "expired", "completed", "snoozed", "retried", "buried", "l
 
 def handler(_event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
     """Claim what is due, ask, settle. Returns, for each provider, how many tasks ended how."""
+    logger = wiring.logger()  # first: it makes what shared/ logs JSON
     tally = wiring.ticker().run(lambda: context.get_remaining_time_in_millis() / 1000)
     counts = {provider: dict(counter) for provider, counter in tally.items()}
-    wiring.logger().info("tick", extra={"tally": counts})
+    logger.info("tick", extra={"tally": counts})
     for provider, counted in counts.items():
         _measure(provider, counted)
     return counts

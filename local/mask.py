@@ -11,15 +11,17 @@ MASKED = "MASKED"
 
 
 class Mask:
-    """What has been learned is replaced wherever it turns up: in texts, URLs, bodies."""
+    """What has been learned, here or by `base`, is replaced wherever it turns up: in texts, URLs, bodies."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: "Mask | None" = None) -> None:
+        self._base = base
         self._words: dict[str, str] = {}
 
     def learn(self, secret: str, stand_in: str = MASKED) -> None:
         """Hide this text from now on, in each spelling that it may have on its way, and a password behind a user."""
         encoded = base64.b64encode(secret.encode()).decode()
-        spellings = {secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1], encoded}
+        quoted = {quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]}
+        spellings = {secret, encoded} | quoted
         self._words |= {spelling: stand_in for spelling in spellings if spelling}
         _, colon, password = secret.partition(":")
         if colon and password:
@@ -27,8 +29,9 @@ class Mask:
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        for word in sorted(self._words, key=len, reverse=True):
-            text = text.replace(word, self._words[word])
+        words = self.known()
+        for word in sorted(words, key=len, reverse=True):
+            text = text.replace(word, words[word])
         return text
 
     def value(self, value: Json) -> Json:
@@ -36,10 +39,14 @@ class Mask:
         match value:
             case str():
                 return self.text(value)
-            case int() | float() if str(value) in self._words:
-                return self._words[str(value)]
+            case int() | float() if str(value) in self.known():
+                return self.known()[str(value)]
             case dict():
                 return {self.text(name): self.value(one) for name, one in value.items()}
             case list():
                 return [self.value(one) for one in value]
         return value
+
+    def known(self) -> dict[str, str]:
+        """What is hidden, and what stands in its place."""
+        return (self._base.known() if self._base else {}) | self._words

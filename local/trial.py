@@ -45,10 +45,11 @@ class Trial:
         self._input = input_
         self._around = around
         self._mask = Mask()
+        self._names = Mask(self._mask)
         self._references = [one.client_secret if isinstance(one, OAuth2) else one.secret for one in rules.security]
         token_urls = frozenset(one.token_url for one in rules.security if isinstance(one, OAuth2))
-        self._recorder = Recorder(self._mask, token_urls)
-        self._witness = Witness(around.say, self._mask, token_urls)
+        self._recorder = Recorder(self._names, token_urls)
+        self._witness = Witness(around.say, self._mask, rules)
         listeners = (self._witness, self._recorder)
         transport = Wiretap(listeners)
         rules = tapped(without_jitter(rules), listeners)
@@ -90,7 +91,7 @@ class Trial:
 
     def vector(self, config: Json) -> dict[str, Any]:
         """What has happened so far, as a conversation for replay."""
-        return self._recorder.vector(self._task.provider, config, self._input, self._start // 1000)
+        return self._recorder.vector(self._task, config, self._input, self._start // 1000)
 
     @property
     def gap(self) -> str | None:
@@ -104,7 +105,7 @@ class Trial:
 
     def _key(self, task: Task, record: Record) -> str:
         key = idempotency_key(task, record)
-        self._mask.learn(key, "task-1")  # as every vector has it
+        self._names.learn(key, "task-1")  # as every vector has it
         return key
 
     def _wait(self, delay: float, most: float | None) -> None:

@@ -24,8 +24,8 @@ class Listener:
     def unanswered(self, error: TransportError) -> None:
         """It has none."""
 
-    def matched(self, number: int, acceptor: Acceptor) -> None:
-        """An acceptor of the file means this answer."""
+    def compared(self, number: int, acceptor: Acceptor, envelope: dict[str, Json], *, fits: bool) -> None:
+        """An acceptor of the file was held against this answer."""
 
 
 class Wiretap(Transport):
@@ -74,14 +74,14 @@ class _Noted(Acceptor):
 
     def matches(self, envelope: dict[str, Json]) -> bool:
         found = Acceptor.matches(self, envelope)
-        if found and "body" in envelope:  # else it is only asked whether it names a redirect
+        if "body" in envelope:  # else it is only asked whether it names a redirect
             for listener in self.listeners:
-                listener.matched(self.number, self)
+                listener.compared(self.number, self, envelope, fits=found)
         return found
 
 
 def tapped(rules: Rules, listeners: Sequence[Listener]) -> Rules:
-    """The same rules, whose acceptors tell when they match."""
+    """The same rules, whose acceptors tell what they are held against."""
     acceptors = []
     for number, one in enumerate(rules.acceptors):
         fields = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}

@@ -36,10 +36,15 @@ class Answer:
         return headers
 
 
-def problem(error: Problem | StoreUnavailable) -> Answer:
-    """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault."""
+def problem(error: Exception) -> Answer:
+    """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
+
+    An outage of the store is 503; what is no problem of the request's is 500, and nothing of it is told.
+    """
     if isinstance(error, StoreUnavailable):
         error = Unavailable("the store does not answer; nothing was accepted, try again")
+    if not isinstance(error, Problem):
+        error = Problem("something broke while this was served; the task's status tells what became of it")
     body = {"type": "about:blank", "title": error.title, "status": error.status, "detail": error.detail}
     if error.field is not None:
         body["field"] = error.field

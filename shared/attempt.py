@@ -14,11 +14,13 @@ from shared.outcome import Completed, Failed, Pending, Retry, RetryAction
 from shared.pace import Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
-from shared.template import placeholders
+from shared.template import placeholders, text_of
 from shared.transport import Reply
 
 HOPELESS = ("invalid-request", "refused-target", "too-large")
 """Troubles of the transport that another try would only meet again."""
+WORD_CHARACTERS = 64
+"""What is kept of a status that no acceptor knows."""
 
 _GOES_ON: tuple[Verdict, ...] = ("pending", "success")
 """Verdicts after which the provider has taken the job, or the next operation of a submit follows."""
@@ -58,20 +60,15 @@ class Attempt:
 
     def hear(self, payload: Reply) -> Finding | None:
         """What a callback says, read as a poll's answer; None where only asking can tell."""
-        heard = enveloped(payload, "auto", self.context)
-        if heard.undecodable:
-            return None
-        self.keep_outputs(self.rules.asks_again, heard)
+        heard = self.with_outputs(self.rules.asks_again, enveloped(payload, "auto", self.context))
         verdict, acceptor = self.judged(heard, "poll")
-        finding: Finding | None = None
+        is_early = bool(self.rules.result) and self.record.outputs is None  # what the result needs may be on its way
+        if heard.undecodable or verdict in ("retry", "resubmit") or (verdict == "success" and is_early):
+            return None
         if verdict == "pending":
             self.learn(heard)
-            return Finding(Pending(0, self.record.partial, self.record.progress), self.record)
-        if verdict == "success" and not (self.rules.result and self.record.outputs is None):
-            finding = self.success(heard, "poll")
-        if verdict == "failure":
-            finding = self.failure(acceptor, heard, "poll")
-        match finding:
+            return Finding(Pending(0), self.record)
+        match finding := self.concluded(verdict, acceptor, heard, "poll"):
             case Finding(Completed() | Failed(reason="upstream")):
                 return finding
         return None
@@ -86,7 +83,7 @@ class Attempt:
             return self.unanswered(error)
         if answered is None:
             return self.without_url(operation, context, stage)
-        self.keep_outputs(operation, answered)
+        answered = self.with_outputs(operation, answered)
         if answered.undecodable and 200 <= answered.status <= 299:
             return self.trouble("undecodable", answered)
         return answered
@@ -116,7 +113,7 @@ class Attempt:
     def concluded(self, verdict: Verdict, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
         match verdict:
             case "pending":
-                return self.pending(answered, stage)
+                return self.pending(acceptor, answered, stage)
             case "success":
                 return self.success(answered, stage)
             case "failure":
@@ -126,12 +123,17 @@ class Attempt:
             case "retry":
                 return self.trouble("http" if acceptor is None else "acceptor", answered)
 
-    def pending(self, answered: Answered, stage: Stage) -> Finding:
+    def pending(self, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
         rules = self.rules
         self.learn(answered)
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed("missing-output", rules.error.of(answered.envelope)), self.record)
-        return self.pace.pending(self.record, self.now, self.hinted(answered))
+        finding = self.pace.pending(self.record, self.now, self.hinted(answered))
+        word = rules.status.of(answered.envelope)
+        if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
+            unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"
+            return Finding(finding.outcome, dataclasses.replace(finding.record, reason=unknown))
+        return finding
 
     def learn(self, answered: Answered) -> None:
         """Keep what a pending answer tells: partial data, where there is any, and progress."""
@@ -217,7 +219,7 @@ class Attempt:
         said = self.rules.error.of(answered.envelope)
         hint = self.hinted(answered)
         finding = self.pace.trouble(record, self.now, reason, hint, said)
-        if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry):
+        if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry | Failed):
             return Finding(dataclasses.replace(finding.outcome, pause_seconds=hint), finding.record)
         return finding
 
@@ -226,14 +228,20 @@ class Attempt:
         seconds = hinted_seconds(self.rules.hints, answered.envelope, self.now)
         return None if seconds is None else max(seconds, self.rules.backoff.min_delay)
 
-    def keep_outputs(self, operation: Operation, answered: Answered) -> None:
-        """Outputs of an answer below 400, merged; null never overwrites. Before there is a job none is recorded."""
-        if answered.status < 400:
-            found = {name: expression.of(answered.envelope) for name, expression in operation.outputs.items()}
-            outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
-            self.context["outputs"] = answered.envelope["outputs"] = outputs
-            if self.record.outputs is not None:
-                self.record = dataclasses.replace(self.record, outputs=outputs)
+    def with_outputs(self, operation: Operation, answered: Answered) -> Answered:
+        """The answer with its outputs, merged into those so far if it is below 400; null never overwrites.
+
+        Before there is a job none is recorded.
+        """
+        if answered.status >= 400:
+            return answered
+        found = {name: expression.of(answered.envelope) for name, expression in operation.outputs.items()}
+        outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
+        self.context["outputs"] = outputs
+        if self.record.outputs is not None:
+            self.record = dataclasses.replace(self.record, outputs=outputs)
+        # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
+        return dataclasses.replace(answered, envelope=answered.envelope | {"outputs": outputs})
 
     def lacks_output(self, operation: Operation) -> bool:
         """Whether a placeholder of the operation refers to an output that has no value."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from shared.answer import Answer
 from shared.errors import BadRequest, Conflict, NotifyUnavailable, Unavailable
 from shared.item import Item, digest
+from shared.limits import UNLIMITED
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Provider
 from shared.queue import Add, Added, Hold, Queue, new_token, without_redis
@@ -74,16 +75,16 @@ class Enqueuer:
         hold = Hold(item.task, item.generation, new_token())
         add = Add(item.task, item.generation, record.to_text(), group=item.group)
         lease_seconds = self.settings.lease_seconds if seconds > 0 else 0
-        added: Added | None = None
+        limits = provider.rules.limits
+        answers: list[Added] = []
         with without_redis(then="reconcile queues the task"):  # 3. add
-            (added,) = self.queue.add(
-                [add], token=hold.token, lease_seconds=lease_seconds, limits=provider.rules.limits
-            )
+            answers = self.queue.add([add], token=hold.token, lease_seconds=lease_seconds, limits=limits)
+        added = next(iter(answers), None)
         if added in ("exists", "stale"):
             return self._in_progress(item, deduplicated=True)
         if added == "waiting":
             return self._in_progress(item, deduplicated=False)
-        if seconds <= 0:
+        if seconds <= 0 or (added is None and limits != UNLIMITED):  # nobody knows what the limits still allow
             return accepted(item, self.clock(), 1)
         return self._asked(item, hold, record, seconds, queued=added is not None)
 

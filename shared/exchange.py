@@ -2,8 +2,9 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote_plus
 
 from shared.acceptor import Acceptor
 from shared.codec import Json
@@ -13,19 +14,20 @@ from shared.errors import TransportError
 from shared.operation import Decoding, Operation
 from shared.origin import Origin, joined, origin_of
 from shared.template import fill, fill_url, text_of
-from shared.transport import Call, Reply, Transport
+from shared.transport import MAX_RESPONSE_BYTES, Call, Reply, Transport
 
 MAX_PAGES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer: the envelope that expressions see, and whether its body could not be decoded."""
+    """One answer: the envelope that expressions see, whether its body could not be decoded, and its size in bytes."""
 
     status: int
     url: str
     envelope: dict[str, Json]
     undecodable: bool
+    size: int
 
 
 class Exchange:
@@ -96,8 +98,12 @@ class Exchange:
         return enveloped(self._sent(call, operation.timeout_seconds, stay), operation.decode, context)
 
     def pages(self, operation: Operation, context: dict[str, Json], page: Answered) -> Iterator[Answered]:
-        """This answer to the operation, then the answers behind its `next` links. Raises TransportError."""
+        """This answer to the operation, then the answers behind its `next` links, together no larger than one may be.
+
+        Raises TransportError.
+        """
         seen = {page.url}
+        size = page.size
         headers = self._headers(operation, context)
         while True:
             yield page
@@ -111,6 +117,9 @@ class Exchange:
             call = Call(method="GET", url=url, query={}, headers=headers)
             reply = self._sent(call, operation.timeout_seconds, lambda _: False)
             page = enveloped(reply, operation.decode, page.envelope)
+            size += page.size
+            if size > MAX_RESPONSE_BYTES:
+                raise TransportError("the pages together are too large", reason="too-large")
             if page.undecodable and 200 <= page.status <= 299:
                 raise TransportError("a page cannot be decoded", reason="undecodable")
 
@@ -161,13 +170,25 @@ def enveloped(reply: Reply, decoding: Decoding, context: dict[str, Json]) -> Ans
         "input": context["input"],
         "outputs": context["outputs"],
     }
-    return Answered(reply.status, reply.url, envelope, undecodable)
+    return Answered(reply.status, reply.url, envelope, undecodable, len(reply.body))
 
 
 def _attacher(attached: Attached) -> Callable[[Call], Call]:
     def attach(call: Call) -> Call:
         return dataclasses.replace(
-            call, headers=call.headers | attached.headers, query=call.query | dict[str, Json](attached.query)
+            call,
+            url=_without(call.url, attached.query),  # a link of the provider's own may have the key already
+            headers=call.headers | attached.headers,
+            query=call.query | dict[str, Json](attached.query),
         )
 
     return attach
+
+
+def _without(url: str, names: Collection[str]) -> str:
+    """The URL, its query without these names."""
+    base, mark, query = url.partition("?")
+    if not names or not mark:
+        return url
+    kept = [pair for pair in query.split("&") if unquote_plus(pair.partition("=")[0]) not in names]
+    return f"{base}?{'&'.join(kept)}" if kept else base

@@ -75,8 +75,8 @@ def _refuse_unknown_name(reader: Reader, part: str, expression: Expression) -> N
     """A placeholder that can never have a value: it reads a name that templates do not have."""
     for name, field in sorted(expression.references, key=str):
         if name not in ("input", "outputs", "task", "callback", "response"):
-            known = "input, outputs, task, callback and response"
-            reader.fault(part, f"${{{expression.text}}} reads {name!r}; there are {known}")
+            reason = f"reads {name!r}; there are input (input.{name}?), outputs, task, callback and response"
+            reader.fault(part, f"${{{expression.text}}} {reason}")
         elif name == "callback" and field not in ("url", None):
             reader.fault(part, f"${{{expression.text}}} reads {field!r} of the callback; it has url")
         elif name == "task" and field not in ("id", "name", "provider", None):

@@ -10,6 +10,7 @@ from typing import TypeVar
 from shared.errors import QueueUnavailable, StoreUnavailable
 from shared.provider import Provider
 from shared.queue import BATCH, Add, Queue, new_token
+from shared.rules import Rules
 from shared.store import Store
 from shared.task import Task
 from shared.worker import record_of
@@ -64,18 +65,19 @@ class Reconciler:
             places = self._queue.look([task for task, _ in batch])
             missing = [one for one, place in zip(batch, places, strict=True) if place.held_generation < one[1]]
             tally["seen"] += len(batch)
-            tally["requeued"] += self._add(missing, provider.rules.backoff.max_delay)
+            tally["requeued"] += self._add(missing, provider.rules)
         return tally
 
-    def _add(self, missing: list[tuple[Task, int]], max_delay: float) -> int:
+    def _add(self, missing: list[tuple[Task, int]], rules: Rules) -> int:
         """Add what is still pending, due no earlier than a lease from now: whoever works on it has stored by then."""
         adds = []
         for task, generation in missing:
             item = self._store.get(task, self._clock())
             if item is not None and item.status == "pending" and item.generation == generation:
-                delay = self._lease_seconds + self._random.uniform(0, max_delay)
-                adds.append(Add(task, generation, record_of(item).to_text(), delay, item.group))
-        added = self._queue.add(adds, token=new_token()) if adds else []
+                delay = self._lease_seconds + self._random.uniform(0, rules.backoff.max_delay)
+                has_job = item.outputs is not None
+                adds.append(Add(task, generation, record_of(item).to_text(), delay, item.group, has_job))
+        added = self._queue.add(adds, token=new_token(), limits=rules.limits) if adds else []
         for one, done in zip(adds, added, strict=True):
             if done == "created":
                 said = {"provider": one.task.provider, "task": one.task.name, "generation": one.generation}

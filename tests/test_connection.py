@@ -212,7 +212,7 @@ def test_a_connection_knows_where_it_leads_while_it_is_open() -> None:
     with Site(Says(200, "x")) as site, Watchdog(HOUR, {("127.0.0.1", site.port)}):
         made = WatchedConnectionHTTP("127.0.0.1", site.port, timeout=20)
         made.request("GET", "/")
-        assert made.getresponse().read() == b"x"
+        assert made.getresponse().data == b"x"
         assert made.address == "127.0.0.1"
         made.close()
 
@@ -222,7 +222,7 @@ def test_a_connection_made_again_is_checked_again() -> None:
     with Site() as site, internet({"api.example": (PUBLIC, site)}) as net, Watchdog(HOUR, ()):
         made = WatchedConnectionHTTP("api.example", 80, timeout=20)
         made.request("GET", "/")
-        made.getresponse().read()
+        assert made.getresponse().status == 200
         made.close()
         net.hosts = {"api.example": ("10.0.0.1", site)}
         with pytest.raises(OSError, match="not public"):

@@ -12,8 +12,8 @@ import pytest
 
 from shared.answer import Answer
 from shared.enqueue import RESERVE_SECONDS, Enqueuer
-from shared.errors import BadRequest, Conflict, StoreUnavailable, Unavailable
-from shared.item import Item
+from shared.errors import BadRequest, Conflict, NotifyUnavailable, StoreUnavailable, Unavailable
+from shared.item import MAX_NOTIFY, Item
 from shared.provider import Provider
 from shared.queue import Hold, Queue
 from shared.reconcile import Reconciler
@@ -67,6 +67,14 @@ class Front:
     def __init__(self, store: Store, queue: Queue, clock: Clock, providers: dict[str, Provider]) -> None:
         self.store, self.queue, self.clock, self.providers = store, queue, clock, providers
         self.worker = Worker(store, providers, clock, max_crashes=3, confirm_seconds=300)
+        self.told: list[tuple[str, str, int]] = []
+        self.deaf = False
+
+    def tell(self, target: str, item: Item) -> None:
+        """A workflow is told that its task has ended."""
+        if self.deaf:
+            raise NotifyUnavailable("away")
+        self.told.append((target, item.status, item.generation))
 
     def ask(
         self,
@@ -76,6 +84,8 @@ class Front:
         input_: Any = None,
         max_age: float | None = None,
         remaining: float = 25,
+        notify: str | None = None,
+        allowed: str = "",
         **settings: float,
     ) -> Answer:
         """One request."""
@@ -85,10 +95,13 @@ class Front:
             worker=self.worker,
             viewer=Viewer(self.store, self.queue, self.clock),
             providers=self.providers,
-            settings=Settings.from_environment({name.upper(): str(value) for name, value in settings.items()}),
+            settings=Settings.from_environment(
+                {"NOTIFY": allowed} | {name.upper(): str(value) for name, value in settings.items()}
+            ),
             clock=self.clock,
+            tell=self.tell,
         )
-        request = TaskRequest(task=Task(provider, name), input=input_, max_age_seconds=max_age)
+        request = TaskRequest(task=Task(provider, name), input=input_, max_age_seconds=max_age, notify=notify)
         return enqueuer.answer(request, lambda: remaining)
 
     def item(self, name: str = "a", provider: str = "example") -> Item:
@@ -494,7 +507,7 @@ def test_who_finds_the_generation_in_redis_already_does_not_ask(
     add = queue.add
 
     def beaten(adds: Any, **options: Any) -> Any:
-        [(task, generation, record)] = adds
+        [(task, generation, record, *_)] = adds
         add([(task, generation + ahead, record)], token="somebody else")
         return add(adds, **options)
 
@@ -724,3 +737,80 @@ def test_a_begun_generation_is_one_line_without_its_input(front: Front, caplog: 
     assert facts == {"message": "begun", "provider": "example", "task": "a", "generation": generation}
     assert snoozed.message == "snoozed"
     assert "S3CRET" not in str(vars(begun))
+
+
+# --- a workflow that waits
+
+TOKEN = "stepFunctionsToken:AAAA"
+
+
+def waiting(front: Front, number: int = 0) -> Answer:
+    return front.ask(notify=f"{TOKEN}{number}", allowed="stepFunctionsToken")
+
+
+def test_a_new_request_leaves_its_workflow_with_the_task_and_tells_nobody_yet(front: Front) -> None:
+    assert waiting(front).status == 202
+    assert (front.item().notify, front.told) == ({f"{TOKEN}0"}, [])
+
+
+def test_a_second_request_adds_its_own_once(front: Front, simulator: Simulator) -> None:
+    for number in (0, 1, 1):
+        assert waiting(front, number).status == 202
+    assert (front.item().notify, front.told) == ({f"{TOKEN}0", f"{TOKEN}1"}, [])
+    assert len(simulator.calls()) == 1
+
+
+def test_an_ended_task_has_nobody_left_to_tell_and_a_request_answered_from_it_is_told_at_once(front: Front) -> None:
+    waiting(front)
+    front.finish(WHOLE)
+    assert front.item().notify == frozenset()
+    assert waiting(front, 1).status == 200
+    assert front.told == [(f"{TOKEN}1", "completed", front.item().generation)]
+
+
+def test_the_next_generation_begins_with_its_own_workflow_alone(front: Front) -> None:
+    waiting(front)
+    front.finish(WHOLE)
+    front.ask(max_age=0, notify=f"{TOKEN}1", allowed="stepFunctionsToken")
+    assert (front.item().notify, front.told) == ({f"{TOKEN}1"}, [])
+
+
+def test_a_task_that_ends_while_a_workflow_is_added_tells_it_at_once(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front.ask()
+    notify = Store.notify
+
+    def too_late(store: Store, *arguments: Any) -> Any:
+        front.finish(WHOLE)
+        return notify(store, *arguments)
+
+    monkeypatch.setattr(Store, "notify", too_late)
+    answer = waiting(front)
+    assert (answer.status, answer.body["data"]) == (200, WHOLE)
+    assert front.told == [(f"{TOKEN}0", "completed", front.item().generation)]
+
+
+def test_more_workflows_than_fit_are_refused(front: Front) -> None:
+    for number in range(MAX_NOTIFY):
+        waiting(front, number)
+    with pytest.raises(Conflict) as caught:
+        waiting(front, MAX_NOTIFY)
+    assert caught.value.field == "notify"
+    assert len(front.item().notify) == MAX_NOTIFY
+
+
+def test_a_workflow_that_cannot_be_told_now_is_to_be_named_again(front: Front) -> None:
+    waiting(front)
+    front.finish(WHOLE)
+    front.deaf = True
+    with pytest.raises(Unavailable) as caught:
+        waiting(front, 1)
+    assert caught.value.field == "notify"
+
+
+def test_a_workflow_that_nobody_would_tell_is_refused_and_nothing_is_begun(front: Front, simulator: Simulator) -> None:
+    with pytest.raises(BadRequest) as caught:
+        front.ask(notify="durableCallbackId:x", allowed="stepFunctionsToken")
+    assert caught.value.field == "notify"
+    assert simulator.calls() == []

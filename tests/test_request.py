@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from shared.errors import BadRequest, ContentTooLarge, Problem
+from shared.errors import BadRequest, ContentTooLarge, NotFound, Problem
 from shared.request import (
     MAX_BODY_BYTES,
     MAX_INPUT_BYTES,
     TaskRequest,
+    callback,
     from_body,
     from_query,
     named_in_body,
@@ -297,3 +298,54 @@ def test_a_content_type_in_any_case_or_none_makes_no_difference(shape: Shape) ->
         return from_body(shape("POST", "/tasks", {"name": "a"}, headers), DEFAULT)
 
     assert read() == read(**{"content-TYPE": "text/plain"}) == read(**{"Content-Type": "application/json"})
+
+
+# --- notify
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [
+        ({"stepFunctionsToken": "AAAA/+="}, "stepFunctionsToken:AAAA/+="),
+        ({"durableCallbackId": "x" * 2048}, "durableCallbackId:" + "x" * 2048),
+    ],
+)
+def test_a_body_may_name_a_workflow_that_waits(shape: Shape, given: Any, target: str) -> None:
+    assert from_body(shape("POST", "/tasks", {"name": "a", "notify": given}), DEFAULT).notify == target
+    assert from_body(shape("POST", "/tasks", {"name": "a"}), DEFAULT).notify is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None, "AAAA", [], {}, {"stepFunctionsToken": ""}, {"stepFunctionsToken": None}, {"stepFunctionsToken": 5},
+        {"stepFunctionsToken": "x" * 2049}, {"stepFunctionsToken": "a b"}, {"stepFunctionsToken": "é"},
+        {"stepFunctionsToken": "a", "durableCallbackId": "b"}, {"webhook": "https://example.com"},
+    ],
+)  # fmt: skip
+def test_a_workflow_that_cannot_be_told_is_refused(shape: Shape, given: Any) -> None:
+    assert refused(from_body, shape("POST", "/tasks", {"name": "a", "notify": given})) == "notify"
+
+
+# --- callbacks
+
+
+def test_a_callback_is_its_path_its_headers_and_the_bytes_of_its_body(shape: Shape) -> None:
+    for as_base64 in (False, True):
+        event = shape("POST", "/callbacks/coin/a-b_c.d", "{ é }", {"X-Signature": "s"}, as_base64=as_base64)
+        found = callback(event)
+        assert (found.provider, found.token, found.body) == ("coin", "a-b_c.d", "{ é }".encode())
+        assert found.headers["x-signature"] == "s"
+    assert callback(shape("POST", "/callbacks/coin/t")).body == b""
+
+
+@pytest.mark.parametrize("path", ["/callbacks", "/callbacks/a", "/callbacks/a/", "/callbacks/a/b/c", "/tasks/a/b"])
+def test_another_path_is_no_callback(shape: Shape, path: str) -> None:
+    with pytest.raises(NotFound):
+        callback(shape("POST", path))
+
+
+def test_a_callback_is_no_larger_than_any_other_request(shape: Shape) -> None:
+    callback(shape("POST", "/callbacks/a/b", "x" * MAX_BODY_BYTES))
+    with pytest.raises(ContentTooLarge):
+        callback(shape("POST", "/callbacks/a/b", "x" * (MAX_BODY_BYTES + 1)))

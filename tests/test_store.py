@@ -17,7 +17,7 @@ from botocore.stub import ANY, Stubber
 from shared import wiring
 from shared.codec import Json
 from shared.errors import StoreTooLarge, StoreUnavailable
-from shared.item import GZIP_ABOVE_BYTES, LIMITS, Item, digest
+from shared.item import GZIP_ABOVE_BYTES, LIMITS, MAX_NOTIFY, Item, digest
 from shared.record import Record
 from shared.store import Store, Superseded
 from shared.task import Task
@@ -123,6 +123,7 @@ def test_beginning_makes_a_pending_item_of_a_generation_above_the_clock(store: S
         submitted_at=None,
         resubmits=0,
         input_digest=digest({"q": 1}),
+        group="",
         input={"q": 1},
         outputs=None,
         partial=None,
@@ -593,3 +594,72 @@ def test_the_client_is_made_once_and_serves_32_threads_from_a_cold_start(
         begun = list(pool.map(lambda number: begin(store, clock, Task("example", f"{number}")), range(32)))
     assert all(item.status == "pending" for item in begun)
     assert len(list(store.open_since("example", clock() + 1))) == 32
+
+
+# --- what comes by itself
+
+
+@pytest.mark.parametrize("resubmits", [0, 1])
+def test_what_came_by_itself_is_kept_beside_the_attempt(store: Store, clock: Clock, resubmits: int) -> None:
+    item = begin(store, clock)
+    record = Record(generation=item.generation, created_at=1, input={}, resubmits=resubmits, submitted_at=5)
+    if resubmits:
+        store.save(TASK, record, clock())
+    known = dataclasses.replace(record, outputs={"id": "j"}, partial={"a": 1}, submitted_at=9)
+    assert store.learn(TASK, known, clock()) is None
+    after = get(store, clock)
+    assert (after.outputs, after.partial, after.resubmits) == ({"id": "j"}, {"a": 1}, resubmits)
+    assert after.submitted_at == (5 if resubmits else None)
+
+
+def test_what_came_by_itself_and_says_nothing_removes_nothing(store: Store, clock: Clock) -> None:
+    item = begin(store, clock)
+    record = Record(generation=item.generation, created_at=1, input={}, outputs={"id": "j"}, partial=1)
+    store.save(TASK, record, clock())
+    store.learn(TASK, dataclasses.replace(record, outputs=None, partial=None), clock())
+    assert (get(store, clock).outputs, get(store, clock).partial) == ({"id": "j"}, 1)
+
+
+def test_what_came_of_a_job_that_is_lost_by_now_changes_nothing(store: Store, clock: Clock) -> None:
+    item = begin(store, clock)
+    record = Record(generation=item.generation, created_at=1, input={}, submitted_at=5, resubmits=1)
+    store.save(TASK, record, clock(), resubmit=True)
+    before = get(store, clock)
+    for resubmits in (0, 2):
+        late = dataclasses.replace(record, resubmits=resubmits, outputs={"id": "old"}, partial=1)
+        assert store.learn(TASK, late, clock()) == Superseded(before)
+    assert get(store, clock) == before
+
+
+# --- whom to tell
+
+
+def test_each_workflow_is_kept_once_until_the_task_ends(store: Store, clock: Clock) -> None:
+    item = store.begin(TASK, None, {}, clock(), notify="k:0")
+    assert item
+    assert item.notify == {"k:0"}
+    for target in ("k:1", "k:1", "k:0"):
+        assert store.notify(TASK, item.generation, target) is None
+    assert get(store, clock).notify == {"k:0", "k:1"}
+    store.cancel(TASK, item.generation, clock())
+    assert get(store, clock).notify == frozenset()
+
+
+def test_no_more_workflows_than_fit_are_kept(store: Store, clock: Clock) -> None:
+    item = begin(store, clock)
+    for number in range(MAX_NOTIFY):
+        assert store.notify(TASK, item.generation, f"k:{number}") is None
+    full = get(store, clock)
+    assert store.notify(TASK, item.generation, "k:one more") == Superseded(full)
+    assert store.notify(TASK, item.generation, "k:0") is None
+    assert get(store, clock) == full
+
+
+def test_nobody_is_added_to_a_task_that_has_ended_or_begun_again(store: Store, clock: Clock) -> None:
+    item = begin(store, clock)
+    assert store.notify(TASK, item.generation + 1, "k:0") == Superseded(item)
+    store.complete(TASK, item.generation, 1, clock())
+    done = get(store, clock)
+    assert store.notify(TASK, item.generation, "k:0") == Superseded(done)
+    assert store.learn(TASK, Record(generation=item.generation, created_at=1, input={}), clock()) == Superseded(done)
+    assert get(store, clock) == done

@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from urllib3.util import parse_url
 
+from local.stage import Request, stage
 from shared import connection
 from shared.errors import TransportError
 from shared.origin import Origin, origin_of
@@ -462,6 +463,27 @@ def test_credentials_do_not_follow_a_redirect_to_another_origin_though_it_is_all
         assert last.headers["X-Own"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("https://api.example/a", "http://api.example/b"),
+        ("http://api.example/a", "https://api.example/b"),
+        ("https://api.example/a", "http://api.example:443/b"),
+    ],
+)
+def test_credentials_do_not_change_to_another_scheme(first: str, then: str) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    def answer(request: Request) -> tuple[int, dict[str, str], bytes]:
+        seen.append((request.url.partition("?")[0], request.headers["Authorization"]))
+        return (302, {"Location": then}, b"") if len(seen) == 1 else (200, {}, b"")
+
+    with stage(answer) as adapter:
+        allowed = ("http://api.example", "https://api.example", "http://api.example:443")
+        send(first, transport=Transport(2, adapter=adapter), allowed=allowed, attach=keyed)
+    assert seen == [(first, f"Bearer {SECRET}"), (then, None)]
+
+
 def test_credentials_do_not_come_back_with_a_chain_that_has_left_the_origin() -> None:
     with Site(redirects({"/a": "http://elsewhere.example/b"})) as here:
         with Site(redirects({"/b": "http://api.example/c"})) as there:
@@ -601,6 +623,15 @@ def test_proxies_and_netrc_of_the_environment_are_ignored(monkeypatch: pytest.Mo
         assert send(site.url).status == 200
         assert proxy.connections == 0
         assert "Authorization" not in site.calls[0].headers
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_no_bundle_of_certificates_from_the_environment_is_trusted(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "/nowhere.pem")  # whoever looks for it fails
+    with stage(lambda _: (200, {}, b"")) as adapter:
+        assert send("https://api.example/", transport=Transport(2, adapter=adapter)).status == 200
 
 
 def test_no_cookie_passes_from_one_call_to_another_in_any_thread() -> None:
