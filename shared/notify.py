@@ -7,7 +7,7 @@ who has been told already waits no longer, and is left alone.
 
 import base64
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -45,8 +45,7 @@ class Notifier:
         """Whether nothing is left to tell of this record; one that waits keeps no other waiting."""
         told = True
         try:
-            targets, item = _end(record["dynamodb"])
-            for target in targets:
+            for target, item in _ends(record["dynamodb"]):
                 try:
                     self.tell(target, item)
                 except NotifyUnavailable as error:
@@ -92,14 +91,14 @@ class Notifier:
             self._functions.send_durable_execution_callback_failure(CallbackId=callback_id, Error=error)
 
 
-def _end(change: Mapping[str, Any]) -> tuple[list[str], Item]:
+def _ends(change: Mapping[str, Any]) -> Iterator[tuple[str, Item]]:
     """Whom to tell of which end; nobody where the change is none. An open item that was deleted counts as cancelled."""
     old, new = change.get("OldImage", {}), change.get("NewImage", {})
-    item = parse(_image(new or old))
-    if item is None:
-        raise ValueError("a record without an image")
-    targets = sorted(old.get("notify", {}).get("SS", [])) if "open" in old and "open" not in new else []
-    return targets, item if new else replace(item, status="cancelled")
+    if "open" in old and "open" not in new:
+        for target in sorted(old.get("notify", {"SS": []})["SS"]):
+            item = parse(_image(new or old))
+            assert item
+            yield target, item if new else replace(item, status="cancelled")
 
 
 def _image(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Callbacks: what a provider says by itself ends a task once, makes it due, or changes nothing."""
 
 import base64
+import dataclasses
 import hashlib
 import hmac
 import json
@@ -330,7 +331,7 @@ def test_without_a_secret_of_our_own_every_token_is_unknown(hook: Hook) -> None:
     hook.wait()
     receiver = hook.receiver()
     token = hook.addresses.url(TASK, hook.generation).rpartition("/")[2]
-    bare = Receiver(**{name: getattr(receiver, name) for name in Receiver.__slots__} | {"addresses": None})  # type: ignore[attr-defined]
+    bare = dataclasses.replace(receiver, addresses=None)
     callback = Callback(provider="example", token=token, headers={}, body=b"")
     assert refusal(lambda: bare.receive(callback, lambda: 25)) == ("there is no such callback", "path")
 
@@ -467,7 +468,7 @@ def test_a_body_beyond_the_limit_is_refused(deployed: Any) -> None:
 
 
 def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(
-    deployed: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert "example" in wiring.providers()
     wiring.providers.cache_clear()
@@ -475,4 +476,5 @@ def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(
     wiring.addresses.cache_clear()
     monkeypatch.delenv("CALLBACK_SECRET")
     assert set(wiring.providers()) == {"coin"}
-    assert "example.json: ${callback.url} needs CALLBACK_URL and CALLBACK_SECRET" in capsys.readouterr().out
+    reason = vars(caplog.records[-1])["reason"]
+    assert reason == "example.json: ${callback.url} needs CALLBACK_URL and CALLBACK_SECRET"

@@ -90,6 +90,12 @@ def begin(store: Store, clock: Clock, task: Task = TASK, **options: Any) -> Item
     return item
 
 
+def get(store: Store, clock: Clock) -> Item:
+    item = store.get(TASK, clock())
+    assert item
+    return item
+
+
 def record(item: Item, **learned: Any) -> Record:
     return Record(generation=item.generation, created_at=item.created_at, input=item.input, **learned)
 
@@ -602,10 +608,10 @@ def test_the_client_is_made_once_and_serves_32_threads_from_a_cold_start(
 @pytest.mark.parametrize("resubmits", [0, 1])
 def test_what_came_by_itself_is_kept_beside_the_attempt(store: Store, clock: Clock, resubmits: int) -> None:
     item = begin(store, clock)
-    record = Record(generation=item.generation, created_at=1, input={}, resubmits=resubmits, submitted_at=5)
+    asked = record(item, resubmits=resubmits, submitted_at=5)
     if resubmits:
-        store.save(TASK, record, clock())
-    known = dataclasses.replace(record, outputs={"id": "j"}, partial={"a": 1}, submitted_at=9)
+        store.save(TASK, asked, clock())
+    known = dataclasses.replace(asked, outputs={"id": "j"}, partial={"a": 1}, submitted_at=9)
     assert store.learn(TASK, known, clock()) is None
     after = get(store, clock)
     assert (after.outputs, after.partial, after.resubmits) == ({"id": "j"}, {"a": 1}, resubmits)
@@ -614,19 +620,19 @@ def test_what_came_by_itself_is_kept_beside_the_attempt(store: Store, clock: Clo
 
 def test_what_came_by_itself_and_says_nothing_removes_nothing(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
-    record = Record(generation=item.generation, created_at=1, input={}, outputs={"id": "j"}, partial=1)
-    store.save(TASK, record, clock())
-    store.learn(TASK, dataclasses.replace(record, outputs=None, partial=None), clock())
+    asked = record(item, outputs={"id": "j"}, partial=1)
+    store.save(TASK, asked, clock())
+    store.learn(TASK, dataclasses.replace(asked, outputs=None, partial=None), clock())
     assert (get(store, clock).outputs, get(store, clock).partial) == ({"id": "j"}, 1)
 
 
 def test_what_came_of_a_job_that_is_lost_by_now_changes_nothing(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
-    record = Record(generation=item.generation, created_at=1, input={}, submitted_at=5, resubmits=1)
-    store.save(TASK, record, clock(), resubmit=True)
+    asked = record(item, submitted_at=5, resubmits=1)
+    store.save(TASK, asked, clock(), resubmit=True)
     before = get(store, clock)
     for resubmits in (0, 2):
-        late = dataclasses.replace(record, resubmits=resubmits, outputs={"id": "old"}, partial=1)
+        late = dataclasses.replace(asked, resubmits=resubmits, outputs={"id": "old"}, partial=1)
         assert store.learn(TASK, late, clock()) == Superseded(before)
     assert get(store, clock) == before
 
@@ -661,5 +667,5 @@ def test_nobody_is_added_to_a_task_that_has_ended_or_begun_again(store: Store, c
     store.complete(TASK, item.generation, 1, clock())
     done = get(store, clock)
     assert store.notify(TASK, item.generation, "k:0") == Superseded(done)
-    assert store.learn(TASK, Record(generation=item.generation, created_at=1, input={}), clock()) == Superseded(done)
+    assert store.learn(TASK, record(item), clock()) == Superseded(done)
     assert get(store, clock) == done

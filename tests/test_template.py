@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 from local import template
-from shared.settings import GATEWAY_SECONDS, Settings
+from shared.settings import GATEWAY_SECONDS, NOTIFY_KINDS, Settings
 
 ROOT = Path(__file__).parents[1]
 
-FUNCTIONS = {"EnqueueFunction": "enqueue", "ProcessFunction": "process", "ReconcileFunction": "reconcile"}
+FUNCTIONS = {
+    "EnqueueFunction": "enqueue",
+    "ProcessFunction": "process",
+    "ReconcileFunction": "reconcile",
+    "CallbackFunction": "callback",
+    "NotifyFunction": "notify",
+}
 ROUTES = {
     "GET /",
     "POST /tasks",
@@ -23,6 +29,16 @@ ROUTES = {
     "DELETE /tasks/{provider}/{name}",
     "POST /tasks/revive",
 }
+CALLBACK = "POST /callbacks/{provider}/{token}"
+CONDITIONS = {
+    "RedisUrlInSecret": "RedisUrlSecret",
+    "RedisUrlInParameter": "RedisUrlParameter",
+    "CallbacksAreOn": "CallbackUrl",
+    "StateMachinesWait": "StateMachineArns",
+    "DurableFunctionsWait": "DurableFunctionArns",
+    "EventsAreOn": "EventBus",
+}
+"""Conditions that hold when that parameter is given."""
 # Known to botocore and Powertools rather than to us.
 FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE"}
 
@@ -43,7 +59,7 @@ def properties(name: str) -> dict[str, Any]:
 def events(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every event of that kind, with the function that it starts."""
     for function in FUNCTIONS:
-        for event in properties(function)["Events"].values():
+        for event in properties(function).get("Events", {}).values():
             if event["Type"] == kind:
                 yield function, event["Properties"]
 
@@ -58,8 +74,9 @@ def variables(**choices: str) -> dict[str, str]:
             case {"Ref": str(name)}:
                 return name
             case {"Fn::If": [str(condition), then, otherwise]}:
-                asked = {"RedisUrlInSecret": "RedisUrlSecret", "RedisUrlInParameter": "RedisUrlParameter"}[condition]
-                return value(then if choices.get(asked) else otherwise)
+                return value(then if choices.get(CONDITIONS[condition]) else otherwise)
+            case {"Fn::Join": [str(between), list(parts)]}:
+                return between.join(text for text in map(value, parts) if text != "AWS::NoValue")
             case {"Fn::Sub": str(text)}:
                 return re.sub(r"\$\{(\w+)}", lambda found: value({"Ref": found[1]}), text)
             case _:
@@ -93,15 +110,22 @@ def listed(value: Any) -> list[Any]:
 # --- the API
 
 
-def test_enqueue_serves_every_route_and_nothing_else_serves_any() -> None:
+def test_enqueue_serves_every_route_but_callbacks() -> None:
     routes = [(function, f"{event['Method']} {event['Path']}") for function, event in events("Api")]
-    assert sorted(routes) == sorted(("EnqueueFunction", route) for route in ROUTES)
+    served = [("EnqueueFunction", route) for route in ROUTES]
+    assert sorted(routes) == sorted([*served, ("CallbackFunction", CALLBACK)])
     assert all(event["RestApiId"] == {"Ref": "Api"} for _, event in events("Api"))
 
 
-def test_no_request_passes_unsigned() -> None:
+def test_no_request_passes_unsigned_but_a_callback() -> None:
     assert properties("Api")["Auth"]["DefaultAuthorizer"] == "AWS_IAM"
-    assert not any("Auth" in event for _, event in events("Api"))
+    of_their_own = [(function, event["Auth"]) for function, event in events("Api") if "Auth" in event]
+    assert of_their_own == [("CallbackFunction", {"Authorizer": "NONE"})]
+
+
+def test_a_route_that_comes_with_a_parameter_reaches_the_stage() -> None:
+    assert RESOURCES["CallbackFunction"]["Condition"] == "CallbacksAreOn"
+    assert properties("Api")["AlwaysDeploy"] is True
 
 
 def test_a_caller_needs_no_right_to_invoke_the_function_itself() -> None:
@@ -115,16 +139,15 @@ def test_every_method_is_throttled() -> None:
     assert 0 < PARAMETERS[rate]["Default"] <= PARAMETERS[burst]["Default"]
 
 
-@pytest.mark.parametrize("route", sorted(ROUTES))
+@pytest.mark.parametrize("route", [*sorted(ROUTES), CALLBACK])
 def test_there_is_a_sample_event_of_each_shape_for_each_route(route: str) -> None:
     method, path = route.split()
-    samples = {file.name: json.loads(file.read_text()) for file in (ROOT / "events").glob("enqueue-*.json")}
-    rest = [
-        name for name, event in samples.items() if (event.get("httpMethod"), event.get("resource")) == (method, path)
-    ]
-    http = [name for name, event in samples.items() if event.get("routeKey") == route]
-    assert [name.startswith("enqueue-rest-") for name in rest] == [True]
-    assert [name.startswith("enqueue-http-") for name in http] == [True]
+    name = "callback" if route == CALLBACK else "enqueue"
+    samples = {file.name: json.loads(file.read_text()) for file in (ROOT / "events").glob(f"{name}-*.json")}
+    rest = [one for one, event in samples.items() if (event.get("httpMethod"), event.get("resource")) == (method, path)]
+    http = [one for one, event in samples.items() if event.get("routeKey") == route]
+    assert [one.startswith(f"{name}-rest-") for one in rest] == [True]
+    assert [one.startswith(f"{name}-http-") for one in http] == [True]
 
 
 def test_each_sample_event_belongs_to_a_function() -> None:
@@ -253,6 +276,9 @@ def test_functions_share_no_log_group() -> None:
 
 TABLE = {"Fn::GetAtt": "Table.Arn"}
 INDEX = {"Fn::Sub": "${Table.Arn}/index/open"}
+STREAM = {"Fn::GetAtt": "Table.StreamArn"}
+NOTIFY_DEAD = {"Fn::GetAtt": "NotifyDeadLetters.Arn"}
+READ_STREAM = [f"dynamodb:{word}" for word in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")]
 
 
 @pytest.mark.parametrize(
@@ -261,6 +287,8 @@ INDEX = {"Fn::Sub": "${Table.Arn}/index/open"}
         ("EnqueueFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE)]),
         ("ProcessFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE)]),
         ("ReconcileFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:Query", INDEX)]),
+        ("CallbackFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE)]),
+        ("NotifyFunction", [*((action, STREAM) for action in READ_STREAM), ("sqs:SendMessage", NOTIFY_DEAD)]),
     ],
 )
 def test_each_function_may_do_what_it_does_and_no_more(function: str, rights: list[tuple[str, Any]]) -> None:
@@ -272,7 +300,7 @@ def test_each_function_may_do_what_it_does_and_no_more(function: str, rights: li
     assert granted == rights
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", [function for function in FUNCTIONS if function != "NotifyFunction"])
 def test_each_function_may_read_the_redis_url_where_it_is_referenced(function: str) -> None:
     assert {"Fn::If": ["RedisUrlIsReferenced", {"Ref": "ReadRedisUrl"}, {"Ref": "AWS::NoValue"}]} in properties(
         function
@@ -287,6 +315,28 @@ def test_reading_the_redis_url_means_that_one_secret_or_parameter() -> None:
     assert set(granted) == {"secretsmanager:GetSecretValue", "ssm:GetParameter"}
     assert '{"Ref": "RedisUrlSecret"}' in granted["secretsmanager:GetSecretValue"]
     assert "parameter${RedisUrlParameter}" in granted["ssm:GetParameter"]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_callback_secret_is_read_by_who_makes_or_checks_urls(function: str) -> None:
+    read = {"Ref": "ReadCallbackSecret"}
+    optional = {"Fn::If": ["CallbacksAreOn", read, {"Ref": "AWS::NoValue"}]}
+    policies = properties(function)["Policies"]
+    assert (read in policies) == (function == "CallbackFunction")
+    assert (optional in policies) == (function in ("EnqueueFunction", "ProcessFunction"))
+
+
+def test_workflows_are_told_by_who_may_and_only_those_that_are_named() -> None:
+    told = {action: one["Resource"] for one in statements(properties("NotifyWorkflows")) for action in one["Action"]}
+    states, functions = {"Ref": "StateMachineArns"}, {"Ref": "DurableFunctionArns"}
+    assert told == {
+        "states:SendTaskSuccess": states,
+        "states:SendTaskFailure": states,
+        "lambda:SendDurableExecutionCallbackSuccess": functions,
+        "lambda:SendDurableExecutionCallbackFailure": functions,
+    }
+    may = [name for name in FUNCTIONS if "NotifyWorkflows" in json.dumps(properties(name)["Policies"])]
+    assert may == ["EnqueueFunction", "NotifyFunction"]
 
 
 def test_no_statement_has_a_wildcard() -> None:
@@ -321,8 +371,112 @@ def test_finished_tasks_expire_and_nothing_else_is_lost() -> None:
     assert RESOURCES["Table"]["DeletionPolicy"] == RESOURCES["Table"]["UpdateReplacePolicy"] == "Retain"
 
 
+# --- pushing
+
+
+def test_requests_may_name_the_workflows_whose_arns_are_given_and_no_others() -> None:
+    assert deployed().notify == ()
+    assert deployed(StateMachineArns="arn").notify == ("stepFunctionsToken",)
+    assert deployed(DurableFunctionArns="arn").notify == ("durableCallbackId",)
+    assert deployed(StateMachineArns="a", DurableFunctionArns="b").notify == NOTIFY_KINDS
+
+
+def test_providers_are_given_urls_once_it_is_known_where_they_lead() -> None:
+    settings = deployed(CallbackUrl="https://api.example.com")
+    assert (settings.callback_url, settings.callback_secret) == (
+        "https://api.example.com",
+        "secretsmanager:CallbackSecret",
+    )
+
+
+def test_the_stream_tells_what_was_there_and_what_is() -> None:
+    assert properties("Table")["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+
+
+def passes(pattern: Any, event: Any) -> bool:
+    """Whether an EventBridge pattern, of what these filters use, lets an event through."""
+    for key, wanted in pattern.items():
+        found = event.get(key) if isinstance(event, dict) else None
+        if isinstance(wanted, dict):
+            if not passes(wanted, found or {}):
+                return False
+        elif not any((found is not None) == one["exists"] if isinstance(one, dict) else found == one for one in wanted):
+            return False
+    return True
+
+
+OPEN, WAITED = {"open": {"S": "example#1"}}, {"open": {"S": "example#1"}, "notify": {"SS": ["k:t"]}}
+DONE = {"status": {"S": "completed"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "through"),
+    [
+        ("INSERT", None, OPEN, (False, False)),
+        ("MODIFY", DONE, OPEN, (False, False)),
+        ("MODIFY", OPEN, OPEN, (False, False)),
+        ("MODIFY", OPEN, WAITED, (False, False)),
+        ("MODIFY", OPEN, DONE, (True, False)),
+        ("MODIFY", WAITED, DONE, (True, True)),
+        ("REMOVE", WAITED, None, (False, True)),
+        ("REMOVE", DONE, None, (False, False)),
+    ],
+)
+def test_of_all_changes_only_ends_get_through(name: str, old: Any, new: Any, through: tuple[bool, bool]) -> None:
+    change = {"OldImage": old, "NewImage": new}
+    event = {"eventName": name, "dynamodb": {key: image for key, image in change.items() if image}}
+    (published,) = properties("Ends")["SourceParameters"]["FilterCriteria"]["Filters"]
+    (notified,) = properties("NotifyMapping")["FilterCriteria"]["Filters"]
+    found = tuple(passes(json.loads(one["Pattern"]), event) for one in (published, notified))
+    assert found == through
+
+
+def test_an_event_tells_who_and_when_but_no_data() -> None:
+    template_text = properties("Ends")["TargetParameters"]["InputTemplate"]
+    fields = dict(re.findall(r'"(\w+)": <\$\.dynamodb\.NewImage\.(\w+\.[SN])>', template_text))
+    assert fields == {
+        "task_id": "task_id.S",
+        "status": "status.S",
+        "generation": "generation.N",
+        "created_at": "created_at.N",
+        "completed_at": "completed_at.N",
+    }
+    assert json.loads(re.sub(r"<[^>]*>", "1", template_text)) == dict.fromkeys(fields, 1)
+
+
+def test_neither_tries_for_ever_and_both_keep_what_they_could_not_tell() -> None:
+    pipe, mapping = properties("Ends")["SourceParameters"]["DynamoDBStreamParameters"], properties("NotifyMapping")
+    for reader in (pipe, mapping):
+        assert 0 < reader["MaximumRetryAttempts"] <= 10
+        assert 0 < reader["MaximumRecordAgeInSeconds"] < 86400
+        assert reader["StartingPosition"] == "TRIM_HORIZON"
+    assert pipe["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": "EndsDeadLetters.Arn"}}
+    assert mapping["DestinationConfig"] == {"OnFailure": {"Destination": NOTIFY_DEAD}}
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["FunctionName"] == {"Ref": "NotifyFunction.Alias"}
+
+
+def test_a_pipe_reads_the_stream_and_puts_events_and_no_more() -> None:
+    granted = {
+        (action, json.dumps(statement["Resource"]))
+        for statement in statements(properties("EndsRole")["Policies"])
+        for action in listed(statement["Action"])
+    }
+    assert granted == {
+        *((action, json.dumps(STREAM)) for action in READ_STREAM),
+        ("events:PutEvents", json.dumps(properties("Ends")["Target"])),
+        ("sqs:SendMessage", json.dumps({"Fn::GetAtt": "EndsDeadLetters.Arn"})),
+    }
+
+
+@pytest.mark.parametrize("parameter", ["CallbackUrl", "EventBus", "StateMachineArns", "DurableFunctionArns"])
+def test_nothing_is_pushed_unless_asked_for(parameter: str) -> None:
+    assert PARAMETERS[parameter]["Default"] == ""
+
+
 def test_the_outputs_say_where_to_ask_and_what_was_made() -> None:
     outputs = {name: output["Value"] for name, output in TEMPLATE["Outputs"].items()}
     assert f"/{properties('Api')['StageName']}/" in outputs["ApiUrl"]["Fn::Sub"]
     made = {output["Ref"] for name, output in outputs.items() if name != "ApiUrl"}
-    assert made == {"Table", *FUNCTIONS}
+    always = {function for function in FUNCTIONS if "Condition" not in RESOURCES[function]}
+    assert made == {"Table", "EndsDeadLetters", "NotifyDeadLetters", *always}
