@@ -56,7 +56,8 @@ class Enqueuer:
             if item and (known := self._known(request, provider, item)):
                 return known
             input_ = request.input if request.input is not None else (item.input if item else {})
-            item = self.store.begin(task, item, input_, self.clock(), group=request.group)  # 2. begin
+            group = request.group or (item.group if item else "")
+            item = self.store.begin(task, item, input_, self.clock(), group=group)  # 2. begin
             if item:
                 return self._begun(item, provider, remaining)
         raise Unavailable("the task changes too fast; try again", field="name")
