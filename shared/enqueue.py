@@ -61,7 +61,10 @@ class Enqueuer:
                     return known
                 continue  # it changed meanwhile
             input_ = request.input if request.input is not None else (item.input if item else {})
-            item = self.store.begin(task, item, input_, self.clock(), group=request.group, notify=request.notify)  # 2.
+            group = request.group or (item.group if item else "")
+            item = self.store.begin(  # 2. begin
+                task, item, input_, self.clock(), group=group, notify=request.notify
+            )
             if item:
                 return self._begun(item, provider, remaining)
         raise Unavailable("the task changes too fast; try again", field="name")

@@ -41,7 +41,7 @@ there already, or found a higher one."""
 BATCH = 200
 log = logging.getLogger("meanwhile")
 _SCRIPTS = Path(__file__).parent / "scripts"
-_KEYS = ("", ":leases", ":state", ":tasks", ":dead", ":gate", ":jobs", ":groups")
+_KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Queue:
     def dead(self, provider: str) -> list[Task]:
         """Every dead letter's task, in no order."""
         names = self._guarded(
-            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, ":dead"), count=BATCH)}
+            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, "dead"), count=BATCH)}
         )
         return [Task(provider, name) for name in names]
 
@@ -239,7 +239,8 @@ class Queue:
         return self._guarded(lambda: self._scripts[verb](keys=names, args=arguments))
 
     def _key(self, provider: str, key: str) -> str:
-        return f"{{{self._prefix}:{provider}}}{key}"
+        base = f"{{{self._prefix}:{provider}}}"
+        return base if key == "queue" else f"{base}:{key}"
 
     @staticmethod
     def _guarded(call: Callable[[], Any]) -> Any:

@@ -284,7 +284,7 @@ class MemoryQueue:
             due = self._window(parts, due, places)
         may = [name for name in due if places > 0 or name in parts.jobs]
         wanted = [name for name in may if (parts.parsed(name)[2] > 0) == suspect]
-        if parts.groups and len(wanted) > gate.allowed:
+        if parts.groups and not suspect and len(wanted) > gate.allowed:
             turns = Counter(parts.groups.get(name, "") for name in parts.leases)
             order: dict[str, int] = {}
             for name in wanted:

@@ -143,6 +143,18 @@ def test_check_says_what_a_file_will_do(write: Write, call: Told) -> None:
         ({"polling": {"hints": [{"argument": "body.eta", "unit": "ms"}]}}, "says: body.eta (ms) or Retry-After."),
         ({"polling": {"maxErrors": 1}}, "tried again, at most once in a row."),
         ({"polling": {"maxWaitTime": 600}}, "It is given up 10 min after its first submit."),
+        (
+            {"limits": {"rate": {"requests": 20, "seconds": 3}}},
+            "All workers together begin at most 6.67 attempts per second, up to 20 at once after a quiet time.",
+        ),
+        (
+            {"limits": {"rate": {"requests": 2, "seconds": 60, "burst": 1}}, "result": {"url": "/r", "next": "body.n"}},
+            "begin one attempt every 30 s (one may take 2 requests and more pages), up to 1 at once after",
+        ),
+        ({"limits": {"parallel": 1}}, "All workers together make 1 attempt at once, not more."),
+        ({"limits": {"parallel": 4}}, "At a limit, new requests are accepted without asking."),
+        ({"limits": {"openJobs": 100}}, "At most 100 jobs are open at once; further tasks wait, not started."),
+        ({"limits": {"openJobs": 1}}, "At most 1 job is open at once; further tasks wait, not started."),
         ({"firstAnswer": 0}, "A new request does not wait for that."),
         (
             {"acceptors": [{"state": "pending", "matcher": "status", "expected": [404, "3XX"]}]},

@@ -170,7 +170,9 @@ class Changes:
     def records(self) -> list[Any]:
         shard = dynamodb_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].tables["meanwhile"].stream_shard
         assert shard
-        records: list[Any] = json.loads(json.dumps(shard.get(shard.starting_sequence_number, 100), default=_as_lambda_has_it))
+        records: list[Any] = json.loads(
+            json.dumps(shard.get(shard.starting_sequence_number, 100), default=_as_lambda_has_it)
+        )
         return records
 
 

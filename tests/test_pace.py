@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.outcome import Completed, Failed, Pending, Retry
-from shared.pace import TIMEOUT, Pace
+from shared.outcome import Completed, Failed, Outcome, Pending, Retry
+from shared.pace import PAUSE_JITTER, TIMEOUT, TROUBLES, Finding, Pace
 from shared.record import Record
 from tests.asking import NO_JITTER, record, rules, submitted
 from tests.clock import START_MS
@@ -162,3 +162,71 @@ def test_any_pace_waits_a_finite_time_or_ends(
             assert 0 <= finding.outcome.delay_seconds < float("inf")
         else:
             assert isinstance(finding.outcome, Failed)
+
+
+# --- what answers say of the provider
+
+
+def found(outcome: Outcome, **fields: Any) -> Finding:
+    return Finding(outcome, record(**fields))
+
+
+GOOD = (
+    found(Pending(2)),
+    found(Completed(1)),
+    found(Failed("upstream"), errors=2, reason="HTTP 422"),
+    found(TIMEOUT),
+)
+BAD = (
+    *(found(Retry(2, reason), errors=1, reason=reason) for reason in TROUBLES),
+    found(Failed("too-many-errors"), errors=4, reason="http"),
+    found(TIMEOUT, errors=1, reason="deadline"),
+)
+SILENT = (
+    found(Retry(2, "acceptor"), errors=1, reason="acceptor"),
+    found(Retry(2, "token"), errors=1, reason="token"),
+    found(Failed("too-many-errors"), errors=4, reason="acceptor"),
+    found(Failed("missing-input"), errors=1, reason="http"),
+    found(Failed("crashed"), errors=1, reason="http"),
+)
+
+
+@pytest.mark.parametrize("finding", GOOD)
+def test_an_answer_that_the_file_knows_says_that_the_provider_is_well(finding: Finding) -> None:
+    health = pace().health([finding, *BAD, *SILENT])
+    assert (health.well, health.pause_seconds) == (True, 0)
+    assert pace().health([finding]).troubles == 0
+
+
+@pytest.mark.parametrize("finding", BAD)
+def test_no_answer_or_one_that_passes_is_trouble_though_the_task_ends_with_it(finding: Finding) -> None:
+    health = pace().health([finding, finding, *SILENT])
+    assert (health.well, health.troubles, health.pause_seconds) == (False, 2, 0)
+
+
+@pytest.mark.parametrize("finding", SILENT)
+def test_what_concerns_one_job_or_ourselves_says_nothing_of_the_provider(finding: Finding) -> None:
+    health = pace().health([finding])
+    assert (health.well, health.troubles, health.pause_seconds) == (False, 0, 0)
+
+
+def test_a_pause_is_the_longest_one_asked_for_and_jitter_never_shortens_it() -> None:
+    made = pace()
+    findings = [found(Retry(30, "http", pause_seconds=30)), found(Failed("timeout", pause_seconds=60)), GOOD[0]]
+    pauses = [made.health(findings).pause_seconds for _ in range(200)]
+    assert 60 <= min(pauses) < 61
+    assert 74 < max(pauses) <= 60 * PAUSE_JITTER
+
+
+def test_no_pause_is_longer_than_a_task_may_take() -> None:
+    asked_for = found(Retry(2, "http", pause_seconds=1e9))
+    assert 100 <= pace(maxWaitTime=100).health([asked_for]).pause_seconds <= 100 * PAUSE_JITTER
+
+
+def test_a_pause_for_troubles_begins_at_the_shortest_wait_but_never_at_nothing() -> None:
+    health = pace().health(BAD)
+    assert 2 <= health.trouble_seconds <= 2 * PAUSE_JITTER
+    assert health.longest_seconds == 20
+    restless = pace(minDelay=0, maxDelay=0).health(BAD)
+    assert 1 <= restless.trouble_seconds <= PAUSE_JITTER
+    assert restless.longest_seconds == 1

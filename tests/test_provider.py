@@ -58,6 +58,7 @@ def test_trouble_of_our_own_is_a_retry_like_any_other() -> None:
 WHOLE = Record(
     generation=3,
     created_at=START_MS,
+    group="a tenant",
     input={"n": 30.40, "big": 2**70, "text": "ä\ud800", "list": [None, True, {}]},
     outputs={"id": 12345678901234567890, "deep": {"a": [1.5]}},
     partial={"rows": [1, 2]},

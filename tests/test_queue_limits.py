@@ -664,7 +664,7 @@ def test_the_provider_asks_for_longer_than_its_troubles_would(queue: Queue) -> N
 # --- junk
 
 
-@pytest.mark.parametrize("value", ["", "junk", "nan", "inf", "-inf", "-1", "1e300", "1e-300", "0"])
+@pytest.mark.parametrize("value", ["junk", "nan", "-1", "1e300", "7.5"])
 @pytest.mark.parametrize("field", ["until", "probe", "troubles", "pauses", "full_at", "cursor"])
 def test_junk_in_the_gate_stops_nobody_and_breaks_nothing(queue: Queue, bench: Bench, field: str, value: str) -> None:
     bench.keys.write(key_of(PROVIDER, "gate"), field, value)

@@ -89,7 +89,8 @@ class Walk(RuleBasedStateMachine):
         )
         if known and known.generation >= generation:
             own = known.generation == generation and token in (known.adder, known.holder)
-            expected = "created" if own else "exists" if known.generation == generation else "stale"
+            taken = "waiting" if leased and not known.holder else "created"
+            expected = taken if own else "exists" if known.generation == generation else "stale"
             assert answer == [expected]
             return
         assert answer == ["created"]

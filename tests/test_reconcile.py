@@ -94,6 +94,19 @@ def test_after_redis_lost_everything_each_open_task_comes_back_as_its_item_knows
     assert (record.submitted_at, record.resubmits, record.saved) == (5, 1, record.digest)
 
 
+def test_a_job_that_is_open_counts_from_the_moment_its_task_is_back(
+    store: Store, queue: Queue, clock: Clock, begun: Begun, bench: Bench
+) -> None:
+    for name, outputs in (("started", {"id": "j"}), ("not started", None)):
+        item = begun(name, age_seconds=0)
+        store.save(item.task, dataclasses.replace(record_of(item), outputs=outputs, submitted_at=5), clock())
+    clock.advance(3600)
+    limited = {"example": provider_at(URL, EXAMPLE | {"limits": {"openJobs": 5}})}
+    Reconciler(store, queue, limited, LEASE_SECONDS, clock, Random(1)).run(lambda: 60)
+    assert bench.parts()["queue"].keys() == {"started", "not started"}
+    assert bench.parts()["jobs"].keys() == {"started"}
+
+
 def test_it_is_due_no_earlier_than_a_lease_from_now_and_spread_over_the_longest_delay(
     run: Run, begun: Begun, queue: Queue
 ) -> None:

@@ -96,6 +96,17 @@ def test_provider_and_input_may_be_left_out_and_no_input_differs_from_an_empty_o
     assert from_body(shape("POST", "/tasks", {"name": "a"}), DEFAULT).task == Task("example", "a")
 
 
+@pytest.mark.parametrize("group", ["t", "Ünï 名前 7", "x" * 64, "名" * 64])
+def test_a_body_may_name_a_group(shape: Shape, group: str) -> None:
+    assert from_body(shape("POST", "/tasks", {"name": "a", "group": group}), DEFAULT).group == group
+    assert from_body(shape("POST", "/tasks", {"name": "a"}), DEFAULT).group == ""
+
+
+@pytest.mark.parametrize("group", ["", "x" * 65, "a\nb", "\x00", "\ud800", "a\u2028b", 7, None, True, [], {}])
+def test_a_group_that_is_none_is_refused_with_its_field(shape: Shape, group: object) -> None:
+    assert refused(from_body, shape("POST", "/tasks", {"name": "a", "group": group})) == "group"
+
+
 def test_a_name_in_any_normal_form_is_one_task(shape: Shape) -> None:
     names = ["e\u0301tude", "\u00e9tude"]
     tasks = {from_body(shape("POST", "/tasks", {"name": name}), DEFAULT).task for name in names}

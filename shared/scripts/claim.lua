@@ -88,7 +88,7 @@ if allowed > 0 then
     unseen = scan(0, WINDOW)
     if unseen then
       local rest = redis.call('ZCOUNT', queue, 1, now) - WINDOW
-      cursor = number(redis.call('HGET', gate, 'cursor')) or 0
+      cursor = math.floor(number(redis.call('HGET', gate, 'cursor')) or 0)
       if cursor >= rest then cursor = 0 end
       scan(WINDOW + cursor, WINDOW + MOST) -- MOST more than a step, since so many before them may be taken in between
       cursor = cursor + WINDOW
@@ -102,10 +102,10 @@ if allowed > 0 then
   if grouped or not enough() then consider_all(names_with_job, due_with_job) end
 end
 
--- choose: the oldest; with groups, the oldest of the group with the least in process
+-- choose: the oldest; of ordinary tasks with groups, the oldest of the group with the least in process
 local function older(a, b) return a.due < b.due or (a.due == b.due and a.name < b.name) end
 if grouped or want_suspect then table.sort(found, older) end
-if grouped and #found > allowed then
+if grouped and not want_suspect and #found > allowed then
   local turns = {}
   local function next_turns(names)
     local at = {}
