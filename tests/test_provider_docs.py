@@ -171,9 +171,10 @@ HINTS = DEFINITIONS["Polling"]["properties"]["hints"]["items"]
         ("The pace", "field", DEFINITIONS["Polling"]),
         ("The pace", "field of a hint", HINTS),
         ("Limits", "field", DEFINITIONS["Limits"]),
+        ("Callbacks", "field of a signature", DEFINITIONS["Callback"]["properties"]["signature"]),
         ("Limits", "field of a rate", DEFINITIONS["Limits"]["properties"]["rate"]),
     ],
-    ids=["file", "operation", "acceptor", "pace", "hint", "limits", "rate"],
+    ids=["file", "operation", "acceptor", "pace", "hint", "limits", "signature", "rate"],
 )
 def test_a_table_of_fields_and_defaults_is_the_schema_s(heading: str, first: str, definition: Json) -> None:
     assert table(heading, first) == language(definition)

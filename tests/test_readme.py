@@ -15,7 +15,7 @@ def settings_table() -> str:
     for setting in fields(Settings):
         default = (
             ""
-            if setting.default in (None, "")
+            if setting.default in (None, "", ())
             else f"{setting.default:g}"
             if isinstance(setting.default, float)
             else setting.default
