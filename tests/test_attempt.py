@@ -428,3 +428,26 @@ def test_a_slow_chain_of_operations_has_one_time_for_all_of_it() -> None:
         found = attempt(rules(site.url, **POLLED | {"submit": THREE}), record(), lambda: now[0])
         assert (outcome(found)["reason"], site.paths) == ("deadline", ["/a", "/b/x"])
         assert found.record.outputs is None
+
+
+# --- what a provider asks of everybody
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("known", [submitted(), submitted(errors=3), submitted(submitted_at=START_MS - 99_000)])
+def test_who_says_when_to_come_back_is_left_alone_by_all_though_the_task_ends_with_it(
+    status: int, known: Record
+) -> None:
+    with Site(Says(status, headers={"Retry-After": "40"})) as site:
+        file = rules(site.url, **POLLED, polling=NO_JITTER | {"maxErrors": 3, "maxWaitTime": 100})
+        found = outcome(ask(provider(file), known))
+    assert found["pause_seconds"] == 40
+    expected = {3: "too-many-errors"}.get(known.errors, "http" if known.submitted_at == START_MS else "timeout")
+    assert found["reason"] == expected
+
+
+@pytest.mark.parametrize("says", [Says(500, headers={"Retry-After": "40"}), Says(429)])
+def test_another_status_or_one_that_names_no_time_pauses_nobody_by_itself(says: Says) -> None:
+    with Site(says) as site:
+        found = outcome(ask(provider(rules(site.url, **POLLED)), submitted()))
+    assert (found["is"], found["pause_seconds"]) == ("retry", 0)

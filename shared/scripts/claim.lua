@@ -96,7 +96,7 @@ if allowed > 0 then
   elseif places > 0 then
     local offset, chunk, more = 0, math.max(limit, 50), true
     while more and not enough() and fresh <= places do
-      more, offset = scan(offset, chunk), offset + chunk
+      more, offset, chunk = scan(offset, chunk), offset + chunk, math.min(2 * chunk, 1000)
     end
   end
   if grouped or not enough() then consider_all(names_with_job, due_with_job) end
