@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import logging
+import ssl
 import threading
 import traceback
 import zlib
@@ -23,6 +24,7 @@ from shared.errors import TransportError
 from shared.origin import Origin, origin_of
 from shared.transport import MAX_REDIRECTS, MAX_RESPONSE_BYTES, Call, Reply, Transport, url_of
 from tests.servers import ELSEWHERE, GUARD_SECONDS, PUBLIC, Peer, Says, Seen, Site, Wire, internet, redirects
+from tests.tls import certified
 
 SHORT = 0.2
 """Seconds given to what never ends by itself: the servers below go on until they are cut."""
@@ -606,6 +608,66 @@ def test_what_is_taken_for_an_allowed_origin_is_the_origin_that_is_reached(head:
         assert (reached.port or {"http": 80, "https": 443}[checked[0]]) == checked[2]
 
 
+# --- TLS
+
+
+@dataclasses.dataclass(frozen=True)
+class Secure:
+    """What it takes to serve TLS, and to trust it."""
+
+    context: ssl.SSLContext
+    trusted: str
+
+    def site(self, answer: Callable[[Seen], Says] | None = None) -> Site:
+        site = Site(answer)
+        site.tls = self.context
+        return site
+
+    def trusting(self) -> Transport:
+        transport = Transport(2)
+        transport._session.verify = self.trusted
+        return transport
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Secure:
+    return Secure(*certified(tmp_path))
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(secure: Secure) -> None:
+    with secure.site() as site:
+        assert reason(f"https://127.0.0.1:{site.port}/") == "transport"
+        assert reason(f"https://localhost:{site.port}/", transport=secure.trusting()) == "transport"
+        assert site.calls == []
+
+
+def test_a_connection_with_tls_is_used_again(secure: Secure) -> None:
+    with secure.site(lambda seen: Says(200, seen.path)) as site:
+        url, transport = f"https://127.0.0.1:{site.port}", secure.trusting()
+        assert [send(url + path, transport=transport).body for path in ("/a", "/b")] == [b"/a", b"/b"]
+        assert reason(url, transport=transport, allowed=("https://api.example",)) == "refused-target"
+        assert site.connections == 1
+
+
+@pytest.mark.parametrize("head", [b"", OK, OK + LONG, OK + b"\r\n"])
+def test_what_drips_within_tls_is_cut_too_though_the_connection_is_an_old_one(secure: Secure, head: bytes) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(Says(200).raw())
+        peer.request()
+        peer.send(head)
+        peer.drip(b"x")
+
+    wire = Wire(script)
+    wire.tls = secure.context
+    with wire:
+        url, transport = f"https://127.0.0.1:{wire.port}", secure.trusting()
+        assert send(url, transport=transport).status == 200
+        assert reason(url, SHORT, transport=transport) == "deadline"
+        assert wire.was_cut()
+        assert wire.connections == 1
+
+
 # --- nothing from the environment, nothing kept
 
 
@@ -626,12 +688,13 @@ def test_proxies_and_netrc_of_the_environment_are_ignored(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-def test_no_bundle_of_certificates_from_the_environment_is_trusted(
-    variable: str, monkeypatch: pytest.MonkeyPatch
+def test_no_certificate_is_trusted_because_the_environment_names_it(
+    variable: str, secure: Secure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(variable, "/nowhere.pem")  # whoever looks for it fails
-    with stage(lambda _: (200, {}, b"")) as adapter:
-        assert send("https://api.example/", transport=Transport(2, adapter=adapter)).status == 200
+    monkeypatch.setenv(variable, secure.trusted)
+    with secure.site() as site:
+        assert reason(f"https://127.0.0.1:{site.port}/") == "transport"
+        assert site.calls == []
 
 
 def test_no_cookie_passes_from_one_call_to_another_in_any_thread() -> None:
