@@ -65,7 +65,7 @@ class Transport:
         self._clock = clock
         self._session = _Session()
         self._session.trust_env = False
-        self._session.headers["User-Agent"] = "meanwhile"
+        self._session.headers.update({"User-Agent": "meanwhile", "Accept-Encoding": "gzip, deflate"})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, adapter(pool_maxsize=connections))
@@ -129,6 +129,8 @@ class Transport:
             allow_redirects=False,
             timeout=(min(seconds, CONNECT_SECONDS), seconds),
         ) as response:
+            if "," in response.headers.get("Content-Encoding", ""):  # a few bytes could take minutes to unpack
+                raise TransportError("the answer is encoded more than once")
             content = bytearray()
             for chunk in response.iter_content(65536):
                 content += chunk
@@ -165,7 +167,7 @@ def url_of(call: Call) -> str:
 
 def _redirected(call: Call, reply: Reply, location: str) -> Call:
     """The next call of a redirect (RFC 9110, 15.4): 303, and 301 or 302 of a POST, ask again with GET."""
-    url = joined(reply.url, location)
+    url = joined(reply.url, _as_utf8(location))
     becomes_get = reply.status == 303 or (reply.status in (301, 302) and call.method == "POST")
     if becomes_get:
         call = dataclasses.replace(call, method="GET", body=None)
@@ -173,6 +175,14 @@ def _redirected(call: Call, reply: Reply, location: str) -> Call:
     if origin_of(url) != origin_of(reply.url):
         headers = {name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS}
     return dataclasses.replace(call, url=url, query={}, headers=headers)
+
+
+def _as_utf8(header: str) -> str:
+    """A header's text, which came as Latin-1, in UTF-8 where it is that."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
 
 
 def _query(query: dict[str, Json]) -> list[tuple[str, str]]:

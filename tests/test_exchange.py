@@ -144,6 +144,21 @@ def test_credentials_win_over_a_header_and_a_parameter_of_the_file() -> None:
         assert (site.calls[0].headers.get_all("X-Key"), site.calls[0].query) == (["key"], "k=key")
 
 
+@pytest.mark.parametrize(
+    ("url", "query"),
+    [
+        ("/x?k=old", "k=key"),
+        ("/x?a=1&k=old&b=%26", "a=1&b=%26&k=key"),
+        ("/x?%6B=old&kk=1&k", "kk=1&k=key"),
+        ("/x", "k=key"),
+    ],
+)
+def test_a_link_that_has_the_key_already_is_sent_with_one(url: str, query: str) -> None:
+    with Site() as site:
+        sent(site, operation(url), security=[KEY | {"in": "query", "name": "k"}])
+        assert site.calls[0].query == query
+
+
 def test_a_status_that_an_acceptor_names_is_not_followed() -> None:
     def named(status: Any) -> Acceptor:
         return Acceptor(
