@@ -9,6 +9,7 @@
 | `expires_at`                       | N      | DynamoDB's TTL, epoch seconds; on finished items only            |
 | `attempt`                          | M      | `submitted_at` (ms), `resubmits`                                 |
 | `open`                             | S      | only while pending: the key of the sparse index `open`           |
+| `begun_by`                         | S      | which call began this generation: a repeated one knows its own   |
 | `input_digest`                     | S      | SHA-256 of the input's canonical JSON                            |
 | `input` `outputs` `partial` `data` `error` | S or B | JSON text, gzip above 4 KB: exact for every number and nesting |
 """
@@ -16,7 +17,7 @@
 import gzip
 import hashlib
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
@@ -45,6 +46,7 @@ class Item:
     submitted_at: int | None
     resubmits: int
     input_digest: str
+    begun_by: str = field(default="", compare=False)
     input: Json
     outputs: dict[str, Json] | None
     partial: Json
@@ -77,6 +79,7 @@ def parse(attributes: Any) -> Item | None:
         submitted_at=_integer(attempt.get("submitted_at")),
         resubmits=_integer(attempt.get("resubmits")) or 0,
         input_digest=attributes["input_digest"]["S"],
+        begun_by=attributes.get("begun_by", {"S": ""})["S"],
         **{name: _unpacked(attributes.get(name)) for name in LIMITS},
     )
 
