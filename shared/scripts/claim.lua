@@ -10,7 +10,7 @@
 local queue, leases, state, tasks = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, lease_ms, limit, want_suspect = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 if want_suspect then limit = math.min(limit, 1) end
-local MOST, CHUNK = 200, math.max(limit, 50)
+local MOST, CHUNK, REACH = 200, math.max(limit, 50), 10000 -- a call looks at so many due tasks and no further
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -36,7 +36,7 @@ end
 
 -- read: which tasks to hand out
 local taken, suspects, offset, exhausted = {}, #returned > 0, 0, false
-while #taken < limit and not exhausted do
+while #taken < limit and not exhausted and offset < REACH do
   local due = redis.call('ZRANGEBYSCORE', queue, 1, now, 'WITHSCORES', 'LIMIT', offset, CHUNK)
   exhausted = #due < 2 * CHUNK
   offset = offset + CHUNK
