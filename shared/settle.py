@@ -46,7 +46,7 @@ def settle(queue: Queue, settlements: Iterable[Settlement]) -> Counter[str]:
             for settlement, done in zip(group, _move(queue, verb, group), strict=True):
                 counts_as = settlement.counts_as if done or verb == "forget" else "lost"
                 tally[counts_as] += 1
-                _report(settlement, counts_as)
+                report(settlement, counts_as)
     return tally
 
 
@@ -70,7 +70,7 @@ def _move(queue: Queue, verb: Verb, group: list[Settlement]) -> list[bool]:
     assert_never(verb)
 
 
-def _report(settlement: Settlement, counts_as: str) -> None:
+def report(settlement: Settlement, counts_as: str) -> None:
     """One line per change: ends at INFO, waiting at DEBUG."""
     said = facts(settlement.hold)
     match settlement.outcome:

@@ -559,13 +559,17 @@ def test_without_redis_it_is_asked_stored_and_accepted_with_one_failure_and_reco
     assert simulator.calls() == ["POST /jobs"]
 
 
-def test_without_redis_a_complete_answer_is_complete(front: Front, redis_client: "Redis", simulator: Simulator) -> None:
+def test_without_redis_a_complete_answer_is_complete(
+    front: Front, redis_client: "Redis", simulator: Simulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "meanwhile")
     outage = RedisOutage(redis_client)
     outage.away = True
     simulator.say(completed(WHOLE))
     assert front.ask().status == 200
     assert len(outage.calls) == 1
     assert front.item().data == WHOLE
+    assert [line.message for line in caplog.records] == ["queue unavailable", "completed"]
     outage.away = False
 
 

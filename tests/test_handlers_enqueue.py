@@ -131,7 +131,7 @@ def test_a_failed_task_is_revived(deployed: Deployment, shape: Shape, simulator:
         ("GET", "/?task-name=a&x=1", None, 400, "x"),
         ("POST", "/tasks", None, 400, "body"),
         ("POST", "/tasks", "{", 400, "body"),
-        ("POST", "/tasks", '{"name": "a", "name": "b"}', 400, "body"),
+        ("POST", "/tasks", '{"name": "a", "name": "b"}', 400, "name"),
         ("POST", "/tasks", '{"name": "a", "input": {"x": NaN}}', 400, "body"),
         ("POST", "/tasks", {}, 400, "name"),
         ("POST", "/tasks", {"name": ""}, 400, "name"),
