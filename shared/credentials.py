@@ -33,6 +33,22 @@ class Attached:
 
     headers: dict[str, str] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)
+    secrets: list[str] = field(default_factory=list, compare=False, repr=False)
+    """What in them must not be seen."""
+
+    def add(self, scheme: Scheme, secret: str) -> None:
+        """Add the scheme's credentials. Raises TransportError for a secret that cannot stand where it must."""
+        match scheme:
+            case Http(scheme="basic"):
+                self.headers["Authorization"] = _basic(secret)
+                self.secrets.append(secret.partition(":")[2])
+            case Http() | OAuth2():
+                self.headers["Authorization"] = "Bearer " + _ascii(secret)
+            case ApiKey(place="header"):
+                self.headers[scheme.name] = scheme.prefix + _ascii(secret)
+            case ApiKey():
+                self.query[scheme.name] = scheme.prefix + secret
+        self.secrets.append(secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +90,10 @@ class Credentials:
         """
         attached = Attached()
         for scheme in self._schemes:
-            match scheme:
-                case Http(scheme="bearer"):
-                    attached.headers["Authorization"] = "Bearer " + _ascii(self._secret(scheme.secret, fresh=fresh))
-                case Http():
-                    attached.headers["Authorization"] = _basic(self._secret(scheme.secret, fresh=fresh))
-                case ApiKey(place="header"):
-                    attached.headers[scheme.name] = scheme.prefix + _ascii(self._secret(scheme.secret, fresh=fresh))
-                case ApiKey():
-                    attached.query[scheme.name] = scheme.prefix + self._secret(scheme.secret, fresh=fresh)
-                case OAuth2():
-                    token = self._access_token(scheme, seconds, allowed, since)
-                    attached.headers["Authorization"] = f"Bearer {token}"
+            if isinstance(scheme, OAuth2):
+                attached.add(scheme, self._access_token(scheme, seconds, allowed, since))
+            else:
+                attached.add(scheme, self._secret(scheme.secret, fresh=fresh))
         return attached
 
     def refused(self, attached: Attached) -> None:

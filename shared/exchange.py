@@ -1,12 +1,11 @@
-"""Operations sent: templates filled, credentials attached where they may go, answers decoded."""
+"""Operations sent: templates filled, credentials attached where they may go, answers decoded, without credentials."""
 
-import dataclasses
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote_plus
 
 from shared.acceptor import Acceptor
+from shared.attachment import Attachment
 from shared.codec import Json
 from shared.credentials import Attached, Credentials
 from shared.decode import decode
@@ -82,7 +81,7 @@ class Exchange:
         if not url:
             return None
         if operation.decode == "url":
-            return self._answered(Reply(200, {}, b"", url), operation, context)
+            return _answered(Reply(200, {}, b"", url), Attachment(Attached()), operation, context)
         call = Call(
             method=operation.method,
             url=url,
@@ -95,7 +94,7 @@ class Exchange:
         def stay(status: int) -> bool:
             return any(acceptor.names(status) for acceptor in acceptors)
 
-        return self._answered(self._sent(call, operation.timeout_seconds, stay), operation, context)
+        return self._asked(call, operation, context, stay)
 
     def pages(self, operation: Operation, context: dict[str, Json], answered: Answered) -> Iterator[Answered]:
         """This answer to the operation, then the answers behind its `next` links, together no larger than one may be.
@@ -115,9 +114,7 @@ class Exchange:
                 raise TransportError("the pages do not end", reason="pages-without-end")
             seen.add(url)
             call = Call(method="GET", url=url, query={}, headers=headers)
-            answered = self._answered(
-                self._sent(call, operation.timeout_seconds, lambda _: False), operation, answered.envelope
-            )
+            answered = self._asked(call, operation, answered.envelope, lambda _: False)
             size += answered.size
             if size > MAX_RESPONSE_BYTES:
                 raise TransportError("the pages together are too large", reason="too-large")
@@ -135,59 +132,46 @@ class Exchange:
         filled = fill(operation.headers, context).items()
         return {name: text_of(value) for name, value in filled if value is not None}
 
-    def _sent(self, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
-        """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
+    def _asked(
+        self, call: Call, operation: Operation, context: dict[str, Json], stay: Callable[[int], bool]
+    ) -> Answered:
+        """The answer; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         since = (self._unauthorized_at or 0) / 1000
-        attached = self._attached(timeout_seconds, fresh=since > 0, since=since)
-        reply = self._sent_with(attached, call, timeout_seconds, stay)
-        if reply.status != 401:
-            return reply
-        self._credentials.refused(attached)
-        if self.renewable:
-            return reply
-        fresh = self._attached(timeout_seconds, fresh=True)
-        return reply if fresh == attached else self._sent_with(fresh, call, timeout_seconds, stay)
+        attached = self._attached(operation.timeout_seconds, fresh=since > 0, since=since)
+        reply = self._sent(Attachment(attached), call, operation.timeout_seconds, stay)
+        if reply.status == 401:
+            self._credentials.refused(attached)
+            fresh = attached if self.renewable else self._attached(operation.timeout_seconds, fresh=True)
+            if fresh != attached:
+                attached = fresh
+                reply = self._sent(Attachment(attached), call, operation.timeout_seconds, stay)
+        return _answered(reply, Attachment(attached), operation, context)
 
     def _attached(self, timeout_seconds: float, *, fresh: bool, since: float = 0) -> Attached:
         seconds = min(timeout_seconds, self.seconds_left())
         return self._credentials.attach(seconds, allowed=self.allowed, fresh=fresh, since=since)
 
-    def _sent_with(self, attached: Attached, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
+    def _sent(self, attachment: Attachment, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
         seconds = min(timeout_seconds, self.seconds_left())  # attaching may have taken some of it
-        return self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(attached), stay=stay)
-
-    def _answered(self, reply: Reply, operation: Operation, context: dict[str, Json]) -> Answered:
-        try:
-            body, undecodable = decode(reply, operation.decode), False
-        except ValueError:
-            body, undecodable = None, True
-        envelope = {
-            "statusCode": reply.status,
-            "headers": reply.headers,
-            "body": body,
-            "url": reply.url,
-            "input": context["input"],
-            "outputs": context["outputs"],
-        }
-        return Answered(reply.status, reply.url, envelope, undecodable, len(reply.body))
-
-
-def _attacher(attached: Attached) -> Callable[[Call], Call]:
-    def attach(call: Call) -> Call:
-        return dataclasses.replace(
-            call,
-            url=_without(call.url, attached.query),  # a link of the provider's own may have the key already
-            headers=call.headers | attached.headers,
-            query=call.query | dict[str, Json](attached.query),
+        return self._transport.send(
+            call, seconds, allowed=self.allowed, attach=attachment.to, hide=attachment.text, stay=stay
         )
 
-    return attach
 
-
-def _without(url: str, names: Collection[str]) -> str:
-    """The URL, its query without these names."""
-    base, mark, query = url.partition("?")
-    if not names or not mark:
-        return url
-    kept = [pair for pair in query.split("&") if unquote_plus(pair.partition("=")[0]) not in names]
-    return f"{base}?{'&'.join(kept)}" if kept else base
+def _answered(reply: Reply, attachment: Attachment, operation: Operation, context: dict[str, Json]) -> Answered:
+    try:
+        body, undecodable = decode(reply, operation.decode), False
+    except ValueError:
+        body, undecodable = None, True
+    if attachment.may_be_in(reply.body):
+        body = attachment.value(body)
+    url = attachment.text(reply.url)
+    envelope = {
+        "statusCode": reply.status,
+        "headers": attachment.value(reply.headers),
+        "body": body,
+        "url": url,
+        "input": context["input"],
+        "outputs": context["outputs"],
+    }
+    return Answered(reply.status, url, envelope, undecodable, len(reply.body))

@@ -1,8 +1,8 @@
-"""Hides secrets in whatever is shown or written down."""
+"""Hides secrets in answers, and in whatever is shown or written down, in each spelling that they have on their way."""
 
 import base64
-import json
-from urllib.parse import quote, quote_plus
+import re
+from functools import lru_cache
 
 from shared.codec import Json
 
@@ -15,23 +15,18 @@ class Mask:
 
     def __init__(self, base: "Mask | None" = None) -> None:
         self._base = base
-        self._words: dict[str, str] = {}
+        self._known: dict[str, str] = {}
 
     def learn(self, secret: str, stand_in: str = MASKED) -> None:
-        """Hide this text from now on, in each spelling that it may have on its way, and a password behind a user."""
-        encoded = base64.b64encode(secret.encode()).decode()
-        quoted = {quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]}
-        spellings = {secret, encoded} | quoted
-        self._words |= {spelling: stand_in for spelling in spellings if spelling}
-        _, colon, password = secret.partition(":")
-        if colon and password:
-            self.learn(password, stand_in)
+        """Hide this text from now on."""
+        if secret:
+            self._known[secret] = stand_in
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        words = self.known()
-        for word in sorted(words, key=len, reverse=True):
-            text = text.replace(word, words[word])
+        known = self.known()
+        for secret in sorted(known, key=len, reverse=True):
+            text = _spelled(secret).sub(known[secret].replace("\\", r"\\"), text)
         return text
 
     def value(self, value: Json) -> Json:
@@ -47,6 +42,41 @@ class Mask:
                 return [self.value(one) for one in value]
         return value
 
+    def may_be_in(self, body: bytes) -> bool:
+        """Whether a secret may stand in an encoded body; false only where none does. Far cheaper than to look."""
+        return any(_trace(text).encode() in body for one in self.known() for text in (one, _in_base64(one)))
+
     def known(self) -> dict[str, str]:
         """What is hidden, and what stands in its place."""
-        return (self._base.known() if self._base else {}) | self._words
+        return (self._base.known() if self._base else {}) | self._known
+
+
+def spellings(text: str) -> str:
+    """A regular expression for a text as it is, percent-encoded and escaped as in JSON, each character for itself."""
+    return "".join(map(_spellings, text))
+
+
+@lru_cache(maxsize=64)
+def _spelled(secret: str) -> re.Pattern[str]:
+    return re.compile(f"{spellings(secret)}|{spellings(_in_base64(secret))}")
+
+
+def _in_base64(text: str) -> str:
+    return base64.b64encode(text.encode(errors="surrogatepass")).decode()
+
+
+def _trace(text: str) -> str:
+    """The longest part of a text that is spelled in one way only."""
+    return max(re.split("[^0-9A-Za-z]", text), key=len)
+
+
+def _spellings(character: str) -> str:
+    """Encoders differ in what they escape, and some texts are escaped twice; only letters and digits stay."""
+    if character.isascii() and character.isalnum():
+        return character
+    percent = "".join(f"%(?:25){{0,2}}{byte:02x}" for byte in character.encode(errors="surrogatepass"))
+    units = character.encode("utf-16-be", errors="surrogatepass").hex()
+    escaped = "".join(rf"\\{{1,4}}u{units[i : i + 4]}" for i in range(0, len(units), 4))
+    plus = r"|\+" if character == " " else ""
+    plain = r"\\{1,2}" if character == "\\" else rf"\\{{0,4}}+{re.escape(character)}"  # no way back: linear
+    return rf"(?:{plain}|(?i:{percent}|{escaped}){plus})"

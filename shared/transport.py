@@ -77,12 +77,14 @@ class Transport:
         *,
         allowed: frozenset[Origin] = frozenset(),
         attach: Callable[[Call], Call] | None = None,
+        hide: Callable[[str], str] = str,
         stay: Callable[[int], bool] = lambda _: False,
     ) -> Reply:
         """The whole answer within `seconds`, at most 5 redirects away.
 
         `allowed` origins may be private addresses, and they alone get what `attach` adds; nobody gets it after a
-        redirect to another origin. A redirect with a status for which `stay` is true is the answer.
+        redirect to another origin: `hide` takes it out of that URL. A redirect with a status for which `stay` is true
+        is the answer.
         Raises TransportError: no connection, a broken one, late, too large, or a target that is not allowed.
         """
         end = self._clock() + seconds
@@ -95,7 +97,7 @@ class Transport:
             location = reply.headers.get("location")
             if reply.status not in _REDIRECTS or location is None or stay(reply.status):
                 return reply
-            call = _redirected(call, reply, location)
+            call = _redirected(call, reply, location, hide)
         raise TransportError(f"more than {MAX_REDIRECTS} redirects", reason="redirects")
 
     def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
@@ -165,7 +167,7 @@ def url_of(call: Call) -> str:
     return prepared.url or call.url
 
 
-def _redirected(call: Call, reply: Reply, location: str) -> Call:
+def _redirected(call: Call, reply: Reply, location: str, hide: Callable[[str], str]) -> Call:
     """The next call of a redirect (RFC 9110, 15.4): 303, and 301 or 302 of a POST, ask again with GET."""
     url = joined(reply.url, _as_utf8(location))
     becomes_get = reply.status == 303 or (reply.status in (301, 302) and call.method == "POST")
@@ -173,6 +175,7 @@ def _redirected(call: Call, reply: Reply, location: str) -> Call:
         call = dataclasses.replace(call, method="GET", body=None)
     headers = call.headers
     if origin_of(url) != origin_of(reply.url):
+        url = hide(url)
         headers = {name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS}
     return dataclasses.replace(call, url=url, query={}, headers=headers)
 
