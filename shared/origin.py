@@ -26,9 +26,10 @@ def origin_of(url: str) -> Origin:
         port = parts.port or default
     except (ValueError, KeyError) as error:
         raise TransportError("not an http or https URL", reason="invalid-request") from error
-    if not parts.hostname or parts.username is not None:
+    host = (parts.hostname or "").lower().rstrip(".")
+    if not host or parts.username is not None:
         raise TransportError("a URL without a host, or with a user in it", reason="invalid-request")
-    return parts.scheme, parts.hostname.lower().rstrip("."), port
+    return parts.scheme, host, port
 
 
 def has_origin(url: str) -> bool:

@@ -63,7 +63,7 @@ def keyed(call: Call) -> Call:
 
 
 def is_keyed(seen: Seen) -> bool:
-    return SECRET in str(seen)
+    return SECRET in f"{seen.target}{seen.headers}{seen.body!r}"
 
 
 def saying(*texts: bytes, then: Callable[[Peer], None] | None = None) -> Callable[[Peer], None]:
