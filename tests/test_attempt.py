@@ -374,8 +374,16 @@ def test_a_resubmit_begins_another_job_and_no_more_of_them_than_the_file_allows(
         assert site.paths == ["/jobs/j", "/jobs", "/jobs/j"]
 
 
-def test_a_redirect_that_an_acceptor_names_is_the_answer() -> None:
-    acceptors = [{"state": "success", "matcher": "status", "expected": 303}]
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"matcher": "status", "expected": 303},
+        {"argument": "statusCode", "expected": 303},
+        {"argument": "statusCode >= `300` && statusCode < `400`", "expected": True},
+    ],
+)
+def test_a_redirect_that_an_acceptor_names_is_the_answer(named: Any) -> None:
+    acceptors = [{"state": "success"} | named]
     file = POLLED | {"poll": POLLED["poll"] | {"outputs": {"link": "headers.location"}}, "result": RESULT}
     routes = {"/jobs/j": Says(303, b"", {"Location": "/done"}), "/done": Says(200, "result")}
     with Site(answering({**routes, "/done": Says(200, {"a": 1})})) as site:
