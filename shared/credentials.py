@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shared.codec import Json, loads
 from shared.errors import SecretUnavailable, TransportError
-from shared.origin import Origin
+from shared.origin import origin_of
 from shared.security import ApiKey, Http, OAuth2, Scheme
 from shared.transport import Call, Reply, Transport
 
@@ -80,18 +80,15 @@ class Credentials:
         """Whether a 401 may mean no more than that a token has expired."""
         return any(isinstance(scheme, OAuth2) for scheme in self._schemes)
 
-    def attach(
-        self, seconds: float, *, allowed: frozenset[Origin] = frozenset(), fresh: bool = False, since: float = 0
-    ) -> Attached:
+    def attach(self, seconds: float, *, fresh: bool = False, since: float = 0) -> Attached:
         """What to send, within `seconds`. `fresh`: read secrets again; a token no younger than `since` is renewed.
 
-        Tokens come from public addresses, or from `allowed` origins. Raises TransportError when a secret or a token
-        cannot be had.
+        Raises TransportError when a secret or a token cannot be had.
         """
         attached = Attached()
         for scheme in self._schemes:
             if isinstance(scheme, OAuth2):
-                attached.add(scheme, self._access_token(scheme, seconds, allowed, since))
+                attached.add(scheme, self._access_token(scheme, seconds, since))
             else:
                 attached.add(scheme, self._secret(scheme.secret, fresh=fresh))
         return attached
@@ -111,7 +108,7 @@ class Credentials:
             raise TransportError(f"{reference}: is empty, or no single line of text", reason="secret")
         return value
 
-    def _access_token(self, scheme: OAuth2, seconds: float, allowed: frozenset[Origin], since: float) -> str:
+    def _access_token(self, scheme: OAuth2, seconds: float, since: float) -> str:
         end = time.monotonic() + seconds
         if not self._fetching.acquire(timeout=seconds):
             raise TransportError("no token in time", reason="deadline")
@@ -121,6 +118,7 @@ class Credentials:
             if token is None or now >= token.expires_at or 0 < token.fetched_at <= since:
                 call = _token_call(scheme, self._secret(scheme.client_secret, fresh=since > 0))
                 left = end - time.monotonic()
+                allowed = frozenset({origin_of(scheme.token_url)})  # the file names it, so it may be private
                 reply = self._transport.send(call, left, allowed=allowed, stay=lambda _: True)  # with its secret
                 token = self._token = _token(reply, now)
             return token.value

@@ -149,7 +149,7 @@ class Exchange:
 
     def _attached(self, timeout_seconds: float, *, fresh: bool, since: float = 0) -> Attached:
         seconds = min(timeout_seconds, self.seconds_left())
-        return self._credentials.attach(seconds, allowed=self.allowed, fresh=fresh, since=since)
+        return self._credentials.attach(seconds, fresh=fresh, since=since)
 
     def _sent(self, attachment: Attachment, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
         seconds = min(timeout_seconds, self.seconds_left())  # attaching may have taken some of it
