@@ -10,6 +10,7 @@ Origin: TypeAlias = tuple[str, str, int]
 """Scheme, host and port of a URL (RFC 6454)."""
 
 _PORTS = {"http": 80, "https": 443}
+_LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """Leads to the IPv4 address in its last 32 bits (RFC 6052)."""
 _TUNNELLED = ipaddress.IPv6Network("2002::/16")
@@ -42,9 +43,12 @@ def has_origin(url: str) -> bool:
 
 
 def joined(base: str, link: str) -> str:
-    """The absolute URL that a link means beside `base` (RFC 3986, 5). Raises TransportError if it is none."""
+    """The absolute URL that a link means beside `base` (RFC 3986, 5). Raises TransportError if it is none.
+
+    A `%` that begins no triplet is encoded: else requests and urllib3 take the whole URL for one that is not encoded.
+    """
     try:
-        return urljoin(base, link)
+        return _LONE_PERCENT.sub("%25", urljoin(base, link))
     except ValueError as error:
         raise TransportError("not a URL", reason="invalid-request") from error
 

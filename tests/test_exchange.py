@@ -107,6 +107,43 @@ def test_a_link_that_is_no_http_url_is_not_sent(link: str) -> None:
     assert caught.value.reason == "invalid-request"
 
 
+@pytest.mark.parametrize(
+    ("url", "value"),
+    [
+        ("/${+input.a}", "/evil.example/steal"),
+        ("/${+input.a}", "/evil.example:80"),
+        ("h${+input.a}", "ttp://evil.example/"),
+        ("/${+input.a}${+input.a}", "/evil.example"),
+    ],
+)
+def test_a_value_leads_to_no_other_host_than_the_file_says(url: str, value: str) -> None:
+    with Site() as site, pytest.raises(TransportError) as caught:
+        begun(site.url).send(operation(url), CONTEXT | {"input": {"a": value}})
+    assert (caught.value.reason, str(caught.value)) == ("invalid-request", "a value leads to another host")
+
+
+@pytest.mark.parametrize("url", ["${input.a}", "${+input.a}/x", "http://${+input.host}/x", "//${+input.host}/x"])
+def test_a_url_that_begins_with_a_value_or_names_a_host_may_lead_elsewhere(url: str) -> None:
+    with Site() as here, Site() as there, internet({"a.example": (PUBLIC, here), "b.example": (ELSEWHERE, there)}):
+        given = {"a": "http://b.example", "host": "b.example"}
+        assert begun("http://a.example").send(operation(url), CONTEXT | {"input": given})
+        assert (len(here.calls), len(there.calls)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("/v/${input.a}/${+input.b}", "/v/%C3%A4%20b/50%25"),
+        ("${input.link}", "/x%20y?d=50%25&s=a%2Bb&z=%25zz"),
+    ],
+)
+def test_a_percent_sign_of_its_own_changes_nothing_else(url: str, target: str) -> None:
+    given = {"a": "ä b", "b": "50%", "link": "/x%20y?d=50%&s=a%2Bb&z=%zz"}
+    with Site() as site:
+        sent(site, operation(url), CONTEXT | {"input": given})
+        assert site.calls[0].target == target
+
+
 def test_a_value_that_would_climb_is_not_sent() -> None:
     with Site() as site, pytest.raises(TransportError) as caught:
         begun(site.url).send(operation("/jobs/${input.a}"), CONTEXT | {"input": {"a": ".."}})
