@@ -14,7 +14,7 @@ from shared.outcome import Completed, Failed, Retry, RetryAction
 from shared.pace import Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
-from shared.template import placeholders, text_of
+from shared.template import text_of, without_value
 
 HOPELESS = ("invalid-request", "refused-target", "too-large")
 """Troubles of the transport that another try would only meet again."""
@@ -82,8 +82,8 @@ class Attempt:
         if stage == "result":
             if operation.optional:
                 return Finding(Completed(None), self.record)
-            return self.pace.trouble(self.record, self.now, "missing-link")
-        lacking = [one.expression for one in placeholders(operation.url) if one.expression.of(context) in (None, "")]
+            return self.pace.trouble(self.record, self.now, "missing-link", self.hinted(context["response"]))
+        lacking = without_value(operation.url, context)
         reason = "missing-output" if any(one.refers_to("outputs") for one in lacking) else "missing-input"
         return Finding(Failed(reason, f"no value for {', '.join(one.text for one in lacking)}"), self.record)
 
@@ -221,7 +221,8 @@ class Attempt:
 
     def lacks_output(self, operation: Operation) -> bool:
         """Whether a placeholder of the operation refers to an output that has no value."""
-        return any(one.refers_to("outputs") and one.of(self.context) is None for _, one in operation.placed())
+        lacking = [one for part, one in operation.placed() if part != "url" and one.of(self.context) is None]
+        return any(one.refers_to("outputs") for one in lacking + without_value(operation.url, self.context))
 
     def in_grace(self) -> bool:
         """Whether the job is so young that a provider may not know it yet."""

@@ -12,7 +12,7 @@ from shared.decode import decode
 from shared.errors import TransportError
 from shared.operation import Operation
 from shared.origin import Origin, joined, origin_of
-from shared.template import fill, fill_url, text_of
+from shared.template import fill, fill_url, stays_on_the_server, text_of
 from shared.transport import MAX_RESPONSE_BYTES, Call, Reply, Transport
 
 MAX_PAGES = 1000
@@ -107,10 +107,10 @@ class Exchange:
         while True:
             yield answered
             link = operation.next.of(answered.envelope) if operation.next else None
-            if link is None or link == "":
+            if not isinstance(link, str) or not link:  # false, say: `has_more && next`
                 return
-            url = joined(answered.url, link) if isinstance(link, str) else ""
-            if not url or url in seen or len(seen) >= MAX_PAGES:
+            url = joined(answered.url, link)
+            if url in seen or len(seen) >= MAX_PAGES:
                 raise TransportError("the pages do not end", reason="pages-without-end")
             seen.add(url)
             call = Call(method="GET", url=url, query={}, headers=headers)
@@ -126,7 +126,13 @@ class Exchange:
             url = fill_url(operation.url, context)
         except ValueError as error:
             raise TransportError(str(error), reason="invalid-request") from error
-        return joined(self._servers[0], url) if url else None
+        if not url:
+            return None
+        server = self._servers[0]
+        url = joined(server, url)
+        if stays_on_the_server(operation.url) and origin_of(url) != origin_of(server):
+            raise TransportError("a value leads to another host", reason="invalid-request")
+        return url
 
     def _headers(self, operation: Operation, context: dict[str, Json]) -> dict[str, str]:
         filled = fill(operation.headers, context).items()

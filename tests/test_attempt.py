@@ -162,6 +162,8 @@ def test_a_job_that_cannot_be_asked_after_is_the_end() -> None:
     [
         ("/x/${outputs.id}", "missing-output", "no value for outputs.id"),
         ("/x/${input.a}/${input.b}", "missing-input", "no value for input.a, input.b"),
+        ("${input == `null`}", "missing-input", "no value for input == `null`"),
+        ("${outputs.id == `1`}", "missing-output", "no value for outputs.id == `1`"),
     ],
 )
 def test_a_url_that_never_has_a_value_is_the_end(url: str, reason: str, error: str) -> None:
@@ -224,7 +226,14 @@ def test_a_result_of_a_job_done_at_once_is_fetched_after_the_submit() -> None:
         assert ask(provider(rules(site.url, **LINKED | {"submit": submit}, acceptors=[done]))).outcome == Completed(5)
 
 
-@pytest.mark.parametrize("link", [None, ""])
+@pytest.mark.parametrize("id_", [False, 0, {"a": 1}, ""])
+def test_a_job_whose_link_is_no_text_is_the_end_too(id_: Any) -> None:
+    with Site(Says(202, {"id": id_, "error": "no link"})) as site:
+        found = ask(provider(rules(site.url, **POLLED | {"poll": {"url": "${outputs.id}"}})))
+        assert found.outcome == Failed("missing-output", "no link")
+
+
+@pytest.mark.parametrize("link", [None, "", False, 5, {"href": "/f"}])
 def test_a_result_without_a_link_is_asked_for_again_unless_it_is_optional(link: Any) -> None:
     with Site(answering({"/jobs/j": Says(200, {"status": "completed", "link": link})})) as site:
         found = ask(provider(rules(site.url, **LINKED)), submitted())
