@@ -118,7 +118,7 @@ class Attempt:
         )
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed("missing-output", rules.error.of(answered.envelope)), self.record)
-        finding = self.pace.pending(self.record, self.now, self.hinted(answered))
+        finding = self.pace.pending(self.record, self.now, self.hinted(answered.envelope))
         word = rules.status.of(answered.envelope)
         if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
             unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"
@@ -150,7 +150,7 @@ class Attempt:
         """The pages of a result, joined."""
         joined: list[Json] = []
         try:
-            for page in self.exchange.pages(operation, context, answered):
+            for page in self.exchange.pages(operation, context, answered, self.with_outputs):
                 verdict, acceptor = self.judged(page, "result")
                 if verdict != "success":
                     return self.concluded(verdict, acceptor, page, "result")
@@ -197,11 +197,11 @@ class Attempt:
     def trouble(self, reason: str, answered: Answered) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
         said = self.rules.error.of(answered.envelope)
-        return self.pace.trouble(record, self.now, reason, self.hinted(answered), said)
+        return self.pace.trouble(record, self.now, reason, self.hinted(answered.envelope), said)
 
-    def hinted(self, answered: Answered) -> float | None:
+    def hinted(self, envelope: dict[str, Json]) -> float | None:
         """The answer's own delay, raised to the file's shortest."""
-        seconds = hinted_seconds(self.rules.hints, answered.envelope, self.now)
+        seconds = hinted_seconds(self.rules.hints, envelope, self.now)
         return None if seconds is None else max(seconds, self.rules.backoff.min_delay)
 
     def with_outputs(self, operation: Operation, answered: Answered) -> Answered:

@@ -96,10 +96,16 @@ class Exchange:
 
         return self._asked(call, operation, context, stay)
 
-    def pages(self, operation: Operation, context: dict[str, Json], answered: Answered) -> Iterator[Answered]:
+    def pages(
+        self,
+        operation: Operation,
+        context: dict[str, Json],
+        answered: Answered,
+        keep: Callable[[Operation, Answered], Answered],
+    ) -> Iterator[Answered]:
         """This answer to the operation, then the answers behind its `next` links, together no larger than one may be.
 
-        Raises TransportError.
+        Each but the first goes through `keep`, which takes its outputs. Raises TransportError.
         """
         seen = {answered.url}
         size = answered.size
@@ -114,7 +120,7 @@ class Exchange:
                 raise TransportError("the pages do not end", reason="pages-without-end")
             seen.add(url)
             call = Call(method="GET", url=url, query={}, headers=headers)
-            answered = self._asked(call, operation, answered.envelope, lambda _: False)
+            answered = keep(operation, self._asked(call, operation, answered.envelope, lambda _: False))
             size += answered.size
             if size > MAX_RESPONSE_BYTES:
                 raise TransportError("the pages together are too large", reason="too-large")

@@ -242,6 +242,12 @@ def test_a_result_without_a_link_is_asked_for_again_unless_it_is_optional(link: 
         assert ask(provider(rules(site.url, **optional)), submitted()).outcome == Completed(None)
 
 
+def test_a_link_that_is_not_there_yet_is_asked_for_when_the_answer_says() -> None:
+    said = Says(200, {"status": "completed", "link": None}, {"Retry-After": "33"})
+    with Site(answering({"/jobs/j": said})) as site:
+        assert ask(provider(rules(site.url, **LINKED)), submitted()).outcome == Retry(33, "missing-link")
+
+
 def test_a_result_that_is_wanted_as_a_link_is_not_fetched() -> None:
     routes = {"/jobs/j": Says(200, {"status": "completed", "link": "/f?sig=1"})}
     with Site(answering(routes)) as site:
@@ -304,6 +310,16 @@ def paged(site: Site, *pages: Any, acceptors: Any = (DONE,)) -> Finding:
     routes = {"/jobs/j": Says(200, {"status": "completed", "link": "/f1"})}
     site.answer = answering(routes | {f"/f{i + 1}": page for i, page in enumerate(pages)})
     return ask(provider(rules(site.url, **PAGED, acceptors=list(acceptors))), submitted())
+
+
+def test_each_page_of_a_result_has_outputs_and_sees_those_before() -> None:
+    result = RESULT | {"outputs": {"cursor": "body.cursor"}, "next": "outputs.cursor"}
+    pages = [Says(200, {"data": [1], "cursor": "/f2"}), Says(200, {"data": [2], "cursor": "/f3"})]
+    routes = {"/f1": pages[0], "/f2": pages[1], "/f3": Says(200, {"data": [3], "cursor": False})}
+    with Site(answering(routes | {"/jobs/j": Says(200, {"status": "completed", "link": "/f1"})})) as site:
+        found = ask(provider(rules(site.url, **LINKED | {"result": result})), submitted())
+        assert found.outcome == Completed([1, 2, 3])
+        assert found.record.outputs == {"id": "j", "link": "/f1", "cursor": False}
 
 
 def test_the_pages_of_a_result_are_joined() -> None:
