@@ -1,6 +1,7 @@
 """Origins and addresses: where credentials may go, and where no request may go."""
 
 import ipaddress
+import re
 from typing import TypeAlias
 from urllib.parse import urljoin, urlsplit
 
@@ -9,8 +10,8 @@ from shared.errors import TransportError
 Origin: TypeAlias = tuple[str, str, int]
 """Scheme, host and port of a URL (RFC 6454)."""
 
-_PORTS = {"http": 80, "https": 443}
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_PORTS = {"http": 80, "https": 443}
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """Leads to the IPv4 address in its last 32 bits (RFC 6052)."""
 _TUNNELLED = ipaddress.IPv6Network("2002::/16")
