@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from shared.codec import Json, dumps, loads
+from shared.codec import DuplicateKey, Json, dumps, loads
 from shared.errors import BadRequest, ContentTooLarge
 from shared.task import Task
 
@@ -63,6 +63,8 @@ def named_in_url(event: Event, default_provider: str) -> Task:
     """
     path = event.get("rawPath") or event.get("path") or ""
     found = re.search(r"/tasks/([^/]+)/(.+)$", path, re.DOTALL)
+    if found is None and re.search(r"/tasks/[^/]", path):
+        raise BadRequest("a task's path is /tasks/{provider}/{name}", field="name")
     if found is None:
         query = _query(event, {"provider", "name"})
         if "name" not in query:
@@ -109,6 +111,8 @@ def _body(event: Event, known: set[str]) -> dict[str, Json]:
         body = loads(text, unique_keys=True)
     except binascii.Error as error:
         raise BadRequest("the body is not base64, although the event says so", field="body") from error
+    except DuplicateKey as error:
+        raise BadRequest(str(error), field=error.key) from error
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}", field="body") from error
     if not isinstance(body, dict):

@@ -6,6 +6,7 @@ Every method raises StoreUnavailable when DynamoDB does not serve it.
 """
 
 import re
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,13 +58,15 @@ class Store:
                 "(attribute_not_exists(#generation) OR #expires_at <= :seconds)",
                 {":seconds": number(now // 1000)},
             )
+        caller = secrets.token_hex(8)
         removed = "#expires_at, #completed_at, #error, #partial, #attempt"
         removed += "" if keep_outputs else ", #outputs"
         removed += "" if seen else ", #data"
         reply = self._update(
             task,
             "SET #generation = if_not_exists(#generation, :now) + :one, #status = :pending, #input = :input, "
-            "#input_digest = :digest, #group = :group, #open = :open, #created_at = :now, #updated_at = :now "
+            "#input_digest = :digest, #group = :group, #begun_by = :caller, #open = :open, #created_at = :now, "
+            "#updated_at = :now "
             f"REMOVE {removed}",
             f"{unchanged} AND attribute_not_exists(#open)",
             {
@@ -73,11 +76,15 @@ class Store:
                 ":pending": {"S": "pending"},
                 ":input": packed(input_, "input"),
                 ":digest": {"S": digest(input_)},
+                ":caller": {"S": caller},
                 ":open": {"S": open_key(task)},
                 **value,
             },
         )
-        return None if isinstance(reply, Superseded) else reply
+        if isinstance(reply, Superseded):  # botocore repeats a call whose reply was lost: then it finds its own write
+            ours = reply.item is not None and reply.item.begun_by == caller
+            return reply.item if ours else None
+        return reply
 
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
         """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge.
@@ -116,7 +123,11 @@ class Store:
 
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
         """(task, generation) of every open item of a provider that was last written before the instant `before`."""
-        for key in open_keys(provider):
+        keys = open_keys(provider)
+        turn = (
+            before // 60_000 % len(keys)
+        )  # a run that does not reach the end is followed by one that begins elsewhere
+        for key in keys[turn:] + keys[:turn]:
             start: dict[str, Any] = {}
             while True:
                 page = self._guarded(

@@ -20,13 +20,13 @@ from redis.retry import Retry
 from shared.cancel import Canceller
 from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
-from shared.errors import ProviderFileError, SecretUnavailable
+from shared.errors import ProviderFileError, SecretUnavailable, SettingsError
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.reconcile import Reconciler
 from shared.revive import Reviver
 from shared.rules import Rules
-from shared.settings import Settings
+from shared.settings import Settings, is_redis_url
 from shared.store import Store
 from shared.task import is_provider_name
 from shared.tick import Clockwork, Ticker
@@ -112,6 +112,14 @@ def providers() -> dict[str, Provider]:
             )
         except ProviderFileError as error:
             logger().error("provider file faulty", extra={"reason": str(error)})
+    for variable, names in (
+        ("DEFAULT_PROVIDER", {settings().default_provider}),
+        ("PROVIDER_SERVERS", settings().provider_servers.keys()),
+    ):
+        for name in sorted(names - found.keys()):
+            logger().error(
+                "setting faulty", extra={"reason": f"{variable} names {name}, of which there is no sound file"}
+            )
     return found
 
 
@@ -152,7 +160,7 @@ def canceller() -> Canceller:
 @cache
 def reviver() -> Reviver:
     """revive."""
-    return Reviver(store=store(), queue=queue(), clock=clock)
+    return Reviver(store=store(), queue=queue(), providers=providers(), clock=clock)
 
 
 @cache
@@ -189,7 +197,11 @@ def secret(reference: str, *, fresh: bool = False) -> str:
 
 @cache
 def _parameters(kind: str) -> Any:
-    """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds."""
+    """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds.
+
+    A read is not cut by the attempt's deadline: begun just before it, two still fit into the 10 seconds that a lease
+    outlasts an attempt, and the first that fails ends the attempt.
+    """
     from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
 
     timeouts = Config(connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"})
@@ -208,7 +220,10 @@ def _text(value: Any) -> str:
 
 def _redis_url(setting: str) -> str:
     """The URL that the setting is, or that the parameter or secret it names holds."""
-    return secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
+    url = secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
+    if not is_redis_url(url):
+        raise SettingsError(f"REDIS_URL: {setting} holds no redis:// or rediss:// URL")
+    return url
 
 
 def _provider_files() -> dict[str, Path]:

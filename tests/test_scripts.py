@@ -265,3 +265,17 @@ def test_nothing_that_lives_has_a_ttl(queue: Queue, bench: Bench, redis_client: 
     keys = list(redis_client.scan_iter())
     assert {key_of(PROVIDER, part) for part in ("queue", "leases", "state", "tasks", "dead")} == set(keys)
     assert {redis_client.ttl(key) for key in keys} == {-1}
+
+
+def test_a_claim_of_a_suspect_looks_at_the_first_ten_thousand_due_tasks_and_no_further(
+    bare_queue: Queue, bench: Bench
+) -> None:
+    bench.seed("suspect", crashes=1)
+    ahead = [(task(f"task {i}"), 1, "{}") for i in range(10_050)]
+    bare_queue.add(ahead, token="t")
+    bench.rewind(3600)
+    bench.seed("suspect", crashes=1, due_seconds=-1)
+    assert bare_queue.claim(PROVIDER, limit=1, lease_seconds=30, token="t", suspect=True).tasks == ()
+    bare_queue.complete([one.hold for one in bare_queue.claim(PROVIDER, limit=100, lease_seconds=30, token="t").tasks])
+    (found,) = bare_queue.claim(PROVIDER, limit=1, lease_seconds=30, token="t", suspect=True).tasks
+    assert found.hold.task.name == "suspect"

@@ -2,8 +2,6 @@
 
 import json
 import logging
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from shared import wiring
 from shared.errors import QueueUnavailable, SecretUnavailable, SettingsError, StoreUnavailable
 from shared.queue import Queue
 from shared.task import Task
+from tests.outage import Door
 from tests.simulator import EXAMPLE
 
 TASK = Task("example", "a")
@@ -29,41 +28,6 @@ def redis_of(queue: Queue) -> "Redis":
     client = queue._client
     assert isinstance(client, Redis)
     return client
-
-
-class Door:
-    """A port that takes every connection, notes it, and then closes it or says nothing."""
-
-    def __init__(self, *, silent: bool) -> None:
-        self.knocks = 0
-        self._silent = silent
-        self._open: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        port: int = self._listener.getsockname()[1]
-        return port
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.knocks += 1
-            if self._silent:
-                self._open.append(connection)
-            else:
-                connection.close()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join(30)
-        for one in (self._listener, *self._open):
-            one.close()
 
 
 @pytest.fixture
