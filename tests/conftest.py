@@ -31,6 +31,9 @@ from tests.keys import PREFIX, Bench, RedisKeys
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+    from tests.deployment import Deployment
+    from tests.simulator import Simulator
+
 TABLE = "meanwhile"
 RETENTION_SECONDS = 2_592_000
 THIRD_PARTY_SEED = 7
@@ -216,6 +219,21 @@ def rewind(bench: Bench) -> Callable[[float], None]:
 
 
 # --- the provider
+
+
+@pytest.fixture
+def deployed(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    simulator: "Simulator",
+    redis_client: "Redis",
+    dynamodb: "DynamoDBClient",
+    clock: Clock,
+) -> "Deployment":
+    """The three handlers in place, over the module's own `simulator`."""
+    from tests.deployment import deploy  # it imports the handlers, which set up logging
+
+    return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)
 
 
 @pytest.fixture
