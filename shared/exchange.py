@@ -150,14 +150,15 @@ class Exchange:
         """The answer; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         since = (self._unauthorized_at or 0) / 1000
         attached = self._attached(operation.timeout_seconds, fresh=since > 0, since=since)
-        reply = self._sent(Attachment(attached), call, operation.timeout_seconds, stay)
+        attachment = Attachment(attached)
+        reply = self._sent(attachment, call, operation.timeout_seconds, stay)
         if reply.status == 401:
             self._credentials.refused(attached)
             fresh = attached if self.renewable else self._attached(operation.timeout_seconds, fresh=True)
             if fresh != attached:
-                attached = fresh
-                reply = self._sent(Attachment(attached), call, operation.timeout_seconds, stay)
-        return _answered(reply, Attachment(attached), operation, context)
+                attachment = Attachment(fresh)
+                reply = self._sent(attachment, call, operation.timeout_seconds, stay)
+        return _answered(reply, attachment, operation, context)
 
     def _attached(self, timeout_seconds: float, *, fresh: bool, since: float = 0) -> Attached:
         seconds = min(timeout_seconds, self.seconds_left())

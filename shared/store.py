@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -80,6 +80,7 @@ class Store:
                 ":open": {"S": open_key(task)},
                 **value,
             },
+            returned="ALL_NEW",
         )
         if isinstance(reply, Superseded):  # botocore repeats a call whose reply was lost: then it finds its own write
             ours = reply.item is not None and reply.item.begun_by == caller
@@ -124,9 +125,7 @@ class Store:
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
         """(task, generation) of every open item of a provider that was last written before the instant `before`."""
         keys = open_keys(provider)
-        turn = (
-            before // 60_000 % len(keys)
-        )  # a run that does not reach the end is followed by one that begins elsewhere
+        turn = before // 60_000 % len(keys)  # after a run that does not reach the end, the next begins elsewhere
         for key in keys[turn:] + keys[:turn]:
             start: dict[str, Any] = {}
             while True:
@@ -168,10 +167,19 @@ class Store:
 
     def _write(self, task: Task, generation: int, expression: str, values: dict[str, Any]) -> Superseded | None:
         values = {":generation": number(generation), ":pending": {"S": "pending"}, **values}
-        reply = self._update(task, expression, "#generation = :generation AND #status = :pending", values)
+        condition = "#generation = :generation AND #status = :pending"
+        reply = self._update(task, expression, condition, values, returned="NONE")
         return reply if isinstance(reply, Superseded) else None
 
-    def _update(self, task: Task, expression: str, condition: str, values: dict[str, Any]) -> Item | Superseded:
+    def _update(
+        self,
+        task: Task,
+        expression: str,
+        condition: str,
+        values: dict[str, Any],
+        *,
+        returned: Literal["ALL_NEW", "NONE"],
+    ) -> Item | Superseded | None:
         try:
             reply = self._guarded(
                 self._client.update_item,
@@ -180,14 +188,12 @@ class Store:
                 ConditionExpression=condition,
                 ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", expression + condition)},
                 ExpressionAttributeValues=values,
-                ReturnValues="ALL_NEW",
+                ReturnValues=returned,
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except _ConditionFailed as failed:
             return Superseded(parse(failed.item))
-        item = parse(reply["Attributes"])
-        assert item is not None
-        return item
+        return parse(reply.get("Attributes"))
 
     def _guarded(self, call: Callable[..., Any], **arguments: Any) -> Any:
         try:

@@ -1,6 +1,5 @@
 """How the parts are put together: one maker per part, each called once per environment; none connects."""
 
-import logging
 import os
 import random
 import time
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 SHIPPED = Path(__file__).parent / "providers"
-
-
 SECRET_SECONDS = 300
 """How long a secret is kept before it is read again."""
 
@@ -84,13 +81,7 @@ def queue() -> Queue:
 @cache
 def dynamodb() -> "DynamoDBClient":
     """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
-    timeouts = Config(
-        connect_timeout=0.9,
-        read_timeout=0.9,
-        retries={"total_max_attempts": 2, "mode": "standard"},
-        max_pool_connections=settings().parallel_tasks + 2,
-    )
-    return boto3.client("dynamodb", config=timeouts)
+    return boto3.client("dynamodb", config=_prompt(max_pool_connections=settings().parallel_tasks + 2))
 
 
 @cache
@@ -204,9 +195,15 @@ def _parameters(kind: str) -> Any:
     """
     from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
 
-    timeouts = Config(connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"})
     reader = {"ssm": parameters.SSMProvider, "secretsmanager": parameters.SecretsProvider}[kind]
-    return reader(boto_config=timeouts)
+    return reader(boto_config=_prompt())
+
+
+def _prompt(**options: Any) -> Config:
+    """What keeps a call to AWS short: two tries of 0.9 seconds, at most a second between them."""
+    return Config(
+        connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"}, **options
+    )
 
 
 def _text(value: Any) -> str:
@@ -231,7 +228,5 @@ def _provider_files() -> dict[str, Path]:
     files = [path for directory in directories for path in directory.glob("*.json")]
     for path in files:
         if not is_provider_name(path.stem):
-            logging.getLogger("meanwhile").error(
-                "provider file faulty", extra={"reason": f"{path.name} is no provider name"}
-            )
+            logger().error("provider file faulty", extra={"reason": f"{path.name} is no provider name"})
     return {path.stem: path for path in files if is_provider_name(path.stem)}

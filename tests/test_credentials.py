@@ -450,6 +450,19 @@ def test_a_secret_that_is_not_there_is_named_but_never_quoted(
     assert MARKER not in caplog.text + str(line)
 
 
+def test_an_error_that_quotes_the_secret_is_not_passed_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Reader:
+        def get(self, *_: object, **__: object) -> str:
+            raise ValueError(f"{MARKER} is no JSON")
+
+    monkeypatch.setattr(wiring, "_parameters", lambda kind: Reader())
+    with pytest.raises(SecretUnavailable) as caught:
+        wiring.secret("secretsmanager:a#b")
+    assert MARKER not in "".join(traceback.format_exception(caught.value)) + caplog.text
+
+
 def test_reading_a_secret_takes_seconds_at_most() -> None:
     for kind in ("ssm", "secretsmanager"):
         config = wiring._parameters(kind).client.meta.config

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +15,7 @@ from shared import wiring
 from shared.record import Record
 from shared.task import Task
 from tests.api_events import Event, http, rest
-from tests.clock import Clock
-from tests.deployment import Answered, Deployment, deploy
+from tests.deployment import Answered, Deployment
 from tests.outage import Door, DynamoDBOutage, RedisOutage
 from tests.simulator import Said, Simulator, completed, pending, refused
 
@@ -47,18 +45,6 @@ def simulator() -> Iterator[Simulator]:
     with Simulator() as simulator:
         simulator.say(pending(PARTIAL, id="j-1"))
         yield simulator
-
-
-@pytest.fixture
-def deployed(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    simulator: Simulator,
-    redis_client: "Redis",
-    dynamodb: "DynamoDBClient",
-    clock: Clock,
-) -> Deployment:
-    return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)
 
 
 def is_problem(answered: Answered, status: int, field: str | None) -> bool:

@@ -287,6 +287,26 @@ def test_a_dead_letter_that_is_revived_while_it_is_looked_at_stays_in_the_queue(
     assert state() == {"a": ("waiting", item.generation + 1)}
 
 
+def test_a_dead_letter_that_another_run_has_just_forgotten_is_counted_and_said_there(
+    run: Run, queue: Queue, seed: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="meanwhile")
+    seed("a", dead=True)
+    forget = queue.forget
+
+    def beaten(ends: Any) -> list[bool]:
+        forget(ends)
+        return forget(ends)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "forget", beaten)
+        assert run()["example"] == {}
+    assert caplog.records == []
+    seed("b", dead=True)
+    assert run()["example"] == {"forgotten": 1}
+    assert [(line.message, vars(line)["task"]) for line in caplog.records] == [("forgotten", "b")]
+
+
 # --- again, at once, in time, and when others are away
 
 

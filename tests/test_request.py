@@ -180,7 +180,7 @@ def test_the_same_body_plain_and_in_base64_is_the_same_request(shape: Shape) -> 
     assert plain == encoded
 
 
-@pytest.mark.parametrize("garbage", ["%%%", "YQ", "e30", "é", "eyJuYW1lIjogImEi\u200b"])
+@pytest.mark.parametrize("garbage", ["%%%", "YQ", "e30", "é", "eyJu%YW1lIjogImEifQ==", "eyJuYW1lIjogImEi\u200b"])
 def test_a_body_that_is_not_the_base64_it_claims_to_be_is_refused(shape: Shape, garbage: str) -> None:
     event = shape("POST", "/tasks", garbage) | {"isBase64Encoded": True}
     assert refused(from_body, event) == "body"
