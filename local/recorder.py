@@ -4,11 +4,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from local.mask import Mask
 from local.replay import described
 from local.wiretap import Listener
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
+from shared.mask import Mask
 from shared.outcome import Outcome
 from shared.record import Record
 from shared.task import Task

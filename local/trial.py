@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from local.explain import span
-from local.mask import Mask
 from local.recorder import Recorder
 from local.replay import without_jitter
 from local.wiretap import Wiretap, tapped
@@ -15,6 +14,7 @@ from local.witness import Witness
 from shared.codec import Json
 from shared.credentials import Credentials, ReadSecret
 from shared.errors import SecretUnavailable
+from shared.mask import Mask
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider import Provider, idempotency_key
 from shared.record import Record
@@ -101,6 +101,7 @@ class Trial:
     def _secret(self, reference: str, *, fresh: bool) -> str:
         value = self._around.read_secret(reference, fresh=fresh)
         self._mask.learn(value)
+        self._mask.learn(value.partition(":")[2])  # a password behind a user
         return value
 
     def _key(self, task: Task, record: Record) -> str:

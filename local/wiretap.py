@@ -43,6 +43,7 @@ class Wiretap(Transport):
         *,
         allowed: frozenset[Origin] = frozenset(),
         attach: Callable[[Call], Call] | None = None,
+        hide: Callable[[str], str] = str,
         stay: Callable[[int], bool] = lambda _: False,
     ) -> Reply:
         def noted(bare: Call) -> Call:
@@ -50,7 +51,7 @@ class Wiretap(Transport):
             self._bare = bare
             return attach(bare)
 
-        return super().send(call, seconds, allowed=allowed, attach=noted if attach else None, stay=stay)
+        return super().send(call, seconds, allowed=allowed, attach=noted if attach else None, hide=hide, stay=stay)
 
     def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
         bare, self._bare = self._bare, None

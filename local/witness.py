@@ -7,12 +7,12 @@ from textwrap import indent
 from typing_extensions import override
 
 from local.explain import MEANS, span
-from local.mask import Mask
 from local.recorder import PASSING
 from local.wiretap import Listener
 from shared.acceptor import Acceptor
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
+from shared.mask import Mask
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.record import Record
 from shared.rules import Rules

@@ -14,7 +14,7 @@ from shared.outcome import Completed, Failed, Pending, Retry, RetryAction
 from shared.pace import Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
-from shared.template import placeholders, text_of
+from shared.template import text_of, without_value
 from shared.transport import Reply
 
 HOPELESS = ("invalid-request", "refused-target", "too-large")
@@ -98,8 +98,8 @@ class Attempt:
         if stage == "result":
             if operation.optional:
                 return Finding(Completed(None), self.record)
-            return self.pace.trouble(self.record, self.now, "missing-link")
-        lacking = [one.expression for one in placeholders(operation.url) if one.expression.of(context) in (None, "")]
+            return self.pace.trouble(self.record, self.now, "missing-link", self.hinted(context["response"]))
+        lacking = without_value(operation.url, context)
         reason = "missing-output" if any(one.refers_to("outputs") for one in lacking) else "missing-input"
         return Finding(Failed(reason, f"no value for {', '.join(one.text for one in lacking)}"), self.record)
 
@@ -128,7 +128,7 @@ class Attempt:
         self.learn(answered)
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed("missing-output", rules.error.of(answered.envelope)), self.record)
-        finding = self.pace.pending(self.record, self.now, self.hinted(answered))
+        finding = self.pace.pending(self.record, self.now, self.hinted(answered.envelope))
         word = rules.status.of(answered.envelope)
         if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
             unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"
@@ -170,7 +170,7 @@ class Attempt:
         """The pages of a result, joined."""
         joined: list[Json] = []
         try:
-            for page in self.exchange.pages(operation, context, answered):
+            for page in self.exchange.pages(operation, context, answered, self.with_outputs):
                 verdict, acceptor = self.judged(page, "result")
                 if verdict != "success":
                     return self.concluded(verdict, acceptor, page, "result")
@@ -217,15 +217,15 @@ class Attempt:
     def trouble(self, reason: str, answered: Answered) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
         said = self.rules.error.of(answered.envelope)
-        hint = self.hinted(answered)
+        hint = self.hinted(answered.envelope)
         finding = self.pace.trouble(record, self.now, reason, hint, said)
         if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry | Failed):
             return Finding(dataclasses.replace(finding.outcome, pause_seconds=hint), finding.record)
         return finding
 
-    def hinted(self, answered: Answered) -> float | None:
+    def hinted(self, envelope: dict[str, Json]) -> float | None:
         """The answer's own delay, raised to the file's shortest."""
-        seconds = hinted_seconds(self.rules.hints, answered.envelope, self.now)
+        seconds = hinted_seconds(self.rules.hints, envelope, self.now)
         return None if seconds is None else max(seconds, self.rules.backoff.min_delay)
 
     def with_outputs(self, operation: Operation, answered: Answered) -> Answered:
@@ -245,7 +245,8 @@ class Attempt:
 
     def lacks_output(self, operation: Operation) -> bool:
         """Whether a placeholder of the operation refers to an output that has no value."""
-        return any(one.refers_to("outputs") and one.of(self.context) is None for _, one in operation.placed())
+        lacking = [one for part, one in operation.placed() if part != "url" and one.of(self.context) is None]
+        return any(one.refers_to("outputs") for one in lacking + without_value(operation.url, self.context))
 
     def in_grace(self) -> bool:
         """Whether the job is so young that a provider may not know it yet."""

@@ -17,7 +17,7 @@ from shared.queue import Add, Added, Hold, Queue, new_token, without_redis
 from shared.record import Record
 from shared.request import TaskRequest
 from shared.settings import Settings
-from shared.settle import Settlement, facts, settle
+from shared.settle import Settlement, facts, report, settle
 from shared.store import Store
 from shared.view import Viewer, show, whole_seconds
 from shared.worker import Worker, record_of
@@ -93,9 +93,13 @@ class Enqueuer:
 
     def _asked(self, item: Item, hold: Hold, record: Record, seconds: float, *, queued: bool) -> Answer:
         settlement = self.worker.attempt(hold, record, seconds, inline=True)  # 4. ask, 5. store
+        settled = False
         if queued:
             with without_redis(then="the task comes back with its lease"):
                 settle(self.queue, self.providers[item.task.provider], [settlement])  # 6. settle
+                settled = True
+        if not settled:
+            report(settlement, settlement.counts_as)
         return self._learned(item, settlement)  # 7. answer
 
     def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | None:

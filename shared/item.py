@@ -11,6 +11,7 @@
 | `open`                             | S      | only while pending: the key of the sparse index `open`           |
 | `group`                            | S      | whose task it is, for fairness; only if the request said         |
 | `notify`                           | SS     | only while pending: workflows to tell of the end, `<kind>:<token>` |
+| `begun_by`                         | S      | which call began this generation: a repeated one knows its own   |
 | `input_digest`                     | S      | SHA-256 of the input's canonical JSON                            |
 | `input` `outputs` `partial` `data` `error` | S or B | JSON text, gzip above 4 KB: exact for every number and nesting |
 """
@@ -18,7 +19,7 @@
 import gzip
 import hashlib
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
@@ -50,6 +51,7 @@ class Item:
     resubmits: int
     input_digest: str
     group: str
+    begun_by: str = field(default="", compare=False)
     input: Json
     outputs: dict[str, Json] | None
     partial: Json
@@ -85,6 +87,7 @@ def parse(attributes: Any) -> Item | None:
         input_digest=attributes["input_digest"]["S"],
         group=attributes.get("group", {"S": ""})["S"],
         notify=frozenset(attributes.get("notify", {"SS": []})["SS"]),
+        begun_by=attributes.get("begun_by", {"S": ""})["S"],
         **{name: _unpacked(attributes.get(name)) for name in LIMITS},
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from shared.codec import Json, dumps, loads
+from shared.codec import DuplicateKey, Json, dumps, loads
 from shared.errors import BadRequest, ContentTooLarge, NotFound
 from shared.settings import NOTIFY_KINDS
 from shared.task import Task
@@ -77,6 +77,8 @@ def named_in_url(event: Event, default_provider: str) -> Task:
     """
     path = event.get("rawPath") or event.get("path") or ""
     found = re.search(r"/tasks/([^/]+)/(.+)$", path, re.DOTALL)
+    if found is None and re.search(r"/tasks/[^/]", path):
+        raise BadRequest("a task's path is /tasks/{provider}/{name}", field="name")
     if found is None:
         query = _query(event, {"provider", "name"})
         if "name" not in query:
@@ -139,6 +141,8 @@ def _named(body: dict[str, Json], default_provider: str) -> Task:
 def _body(event: Event, known: set[str]) -> dict[str, Json]:
     try:
         body = loads(_bytes(event), unique_keys=True)
+    except DuplicateKey as error:
+        raise BadRequest(str(error), field=error.key) from error
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}", field="body") from error
     if not isinstance(body, dict):
@@ -151,9 +155,11 @@ def _bytes(event: Event) -> bytes:
     """The body as it came over the wire."""
     raw = event.get("body") or ""
     try:
-        body = base64.b64decode(raw, validate=True) if event.get("isBase64Encoded") else raw.encode(errors="replace")
+        body = base64.b64decode(raw, validate=True) if event.get("isBase64Encoded") else raw.encode()
     except binascii.Error as error:
         raise BadRequest("the body is not base64, although the event says so", field="body") from error
+    except UnicodeEncodeError as error:
+        raise BadRequest("the body is not UTF-8", field="body") from error
     if len(body) > MAX_BODY_BYTES:
         raise ContentTooLarge(f"the body is larger than {MAX_BODY_BYTES} bytes", field="body")
     return body

@@ -54,7 +54,7 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
             for settlement, done in zip(group, _move(queue, verb, group, health), strict=True):
                 counts_as = settlement.counts_as if done or verb == "forget" else "lost"
                 tally[counts_as] += 1
-                _report(settlement, counts_as)
+                report(settlement, counts_as)
             health = UNKNOWN
     return tally
 
@@ -88,7 +88,7 @@ def _is_lost(outcome: Outcome | None) -> bool:
     return isinstance(outcome, Retry) and outcome.reason in ANSWER_LOST
 
 
-def _report(settlement: Settlement, counts_as: str) -> None:
+def report(settlement: Settlement, counts_as: str) -> None:
     """One line per change: ends at INFO, waiting at DEBUG."""
     said = facts(settlement.hold)
     match settlement.outcome:

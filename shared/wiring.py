@@ -1,6 +1,5 @@
 """How the parts are put together: one maker per part, each called once per environment; none connects."""
 
-import logging
 import os
 import random
 import time
@@ -21,14 +20,14 @@ from shared.callback import Addresses, Receiver
 from shared.cancel import Canceller
 from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
-from shared.errors import ProviderFileError, SecretUnavailable
+from shared.errors import ProviderFileError, SecretUnavailable, SettingsError
 from shared.notify import Notifier
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.reconcile import Reconciler
 from shared.revive import Reviver
 from shared.rules import Rules
-from shared.settings import Settings
+from shared.settings import Settings, is_redis_url
 from shared.store import Store
 from shared.task import is_provider_name
 from shared.tick import Clockwork, Ticker
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 SHIPPED = Path(__file__).parent / "providers"
-
-
 SECRET_SECONDS = 300
 """How long a secret is kept before it is read again."""
 
@@ -86,8 +83,7 @@ def queue() -> Queue:
 @cache
 def dynamodb() -> "DynamoDBClient":
     """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
-    connections = Config(max_pool_connections=settings().parallel_tasks + 2)
-    return boto3.client("dynamodb", config=_timeouts().merge(connections))
+    return boto3.client("dynamodb", config=_prompt(max_pool_connections=settings().parallel_tasks + 2))
 
 
 @cache
@@ -114,6 +110,14 @@ def providers() -> dict[str, Provider]:
             found[name] = _provider(name, path, transport)
         except ProviderFileError as error:
             logger().error("provider file faulty", extra={"reason": str(error)})
+    for variable, names in (
+        ("DEFAULT_PROVIDER", {settings().default_provider}),
+        ("PROVIDER_SERVERS", settings().provider_servers.keys()),
+    ):
+        for name in sorted(names - found.keys()):
+            logger().error(
+                "setting faulty", extra={"reason": f"{variable} names {name}, of which there is no sound file"}
+            )
     return found
 
 
@@ -149,7 +153,7 @@ def enqueuer() -> Enqueuer:
 @cache
 def notifier() -> Notifier:
     """Who tells workflows of ends. An answer or an error comes within 4 seconds."""
-    return Notifier(boto3.client("stepfunctions", config=_timeouts()), boto3.client("lambda", config=_timeouts()))
+    return Notifier(boto3.client("stepfunctions", config=_prompt()), boto3.client("lambda", config=_prompt()))
 
 
 @cache
@@ -176,7 +180,7 @@ def receiver() -> Receiver:
 @cache
 def reviver() -> Reviver:
     """revive."""
-    return Reviver(store=store(), queue=queue(), clock=clock)
+    return Reviver(store=store(), queue=queue(), providers=providers(), clock=clock)
 
 
 @cache
@@ -213,16 +217,22 @@ def secret(reference: str, *, fresh: bool = False) -> str:
 
 @cache
 def _parameters(kind: str) -> Any:
-    """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds."""
+    """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds.
+
+    A read is not cut by the attempt's deadline: begun just before it, two still fit into the 10 seconds that a lease
+    outlasts an attempt, and the first that fails ends the attempt.
+    """
     from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
 
     reader = {"ssm": parameters.SSMProvider, "secretsmanager": parameters.SecretsProvider}[kind]
-    return reader(boto_config=_timeouts())
+    return reader(boto_config=_prompt())
 
 
-def _timeouts() -> Config:
-    """For every AWS client: a user or a tick waits for it."""
-    return Config(connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"})
+def _prompt(**options: Any) -> Config:
+    """What keeps a call to AWS short: two tries of 0.9 seconds, at most a second between them."""
+    return Config(
+        connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"}, **options
+    )
 
 
 def _text(value: Any) -> str:
@@ -236,7 +246,10 @@ def _text(value: Any) -> str:
 
 def _redis_url(setting: str) -> str:
     """The URL that the setting is, or that the parameter or secret it names holds."""
-    return secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
+    url = secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
+    if not is_redis_url(url):
+        raise SettingsError(f"REDIS_URL: {setting} holds no redis:// or rediss:// URL")
+    return url
 
 
 def _provider(name: str, path: Path, transport: Transport) -> Provider:
@@ -253,7 +266,5 @@ def _provider_files() -> dict[str, Path]:
     files = [path for directory in directories for path in directory.glob("*.json")]
     for path in files:
         if not is_provider_name(path.stem):
-            logging.getLogger("meanwhile").error(
-                "provider file faulty", extra={"reason": f"{path.name} is no provider name"}
-            )
+            logger().error("provider file faulty", extra={"reason": f"{path.name} is no provider name"})
     return {path.stem: path for path in files if is_provider_name(path.stem)}

@@ -1,5 +1,6 @@
 """What the tests stand on: nothing but loopback is reachable, and each test gets a queue and a table of its own."""
 
+import copy
 import dataclasses
 import os
 import socket
@@ -31,6 +32,9 @@ from tests.keys import PREFIX, Bench, RedisKeys
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from tests.deployment import Deployment
+    from tests.simulator import Simulator
 
 TABLE = "meanwhile"
 RETENTION_SECONDS = 2_592_000
@@ -91,13 +95,21 @@ def clock() -> Clock:
 # --- DynamoDB
 
 
+@pytest.fixture(scope="session")
+def dynamodb_client() -> "DynamoDBClient":
+    """One client for all tests: making it takes longer than most of them."""
+    return boto3.client(
+        "dynamodb", region_name="us-east-1", aws_access_key_id="testing", aws_secret_access_key="testing"
+    )
+
+
 @pytest.fixture
-def dynamodb(environment: None) -> "Iterator[DynamoDBClient]":
+def dynamodb(dynamodb_client: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> "Iterator[DynamoDBClient]":
     """moto's DynamoDB with the template's table, empty."""
+    monkeypatch.setattr(dynamodb_client.meta, "events", copy.copy(dynamodb_client.meta.events))  # a test may listen
     with mock_aws():
-        client = boto3.client("dynamodb")
-        create_table(client, TABLE)
-        yield client
+        create_table(dynamodb_client, TABLE)
+        yield dynamodb_client
 
 
 @pytest.fixture
@@ -219,6 +231,21 @@ def rewind(bench: Bench) -> Callable[[float], None]:
 
 
 # --- the provider
+
+
+@pytest.fixture
+def deployed(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    simulator: "Simulator",
+    redis_client: "Redis",
+    dynamodb: "DynamoDBClient",
+    clock: Clock,
+) -> "Deployment":
+    """The three handlers in place, over the module's own `simulator`."""
+    from tests.deployment import deploy  # it imports the handlers, which set up logging
+
+    return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)
 
 
 @pytest.fixture

@@ -162,6 +162,8 @@ def test_a_job_that_cannot_be_asked_after_is_the_end() -> None:
     [
         ("/x/${outputs.id}", "missing-output", "no value for outputs.id"),
         ("/x/${input.a}/${input.b}", "missing-input", "no value for input.a, input.b"),
+        ("${input == `null`}", "missing-input", "no value for input == `null`"),
+        ("${outputs.id == `1`}", "missing-output", "no value for outputs.id == `1`"),
     ],
 )
 def test_a_url_that_never_has_a_value_is_the_end(url: str, reason: str, error: str) -> None:
@@ -224,13 +226,26 @@ def test_a_result_of_a_job_done_at_once_is_fetched_after_the_submit() -> None:
         assert ask(provider(rules(site.url, **LINKED | {"submit": submit}, acceptors=[done]))).outcome == Completed(5)
 
 
-@pytest.mark.parametrize("link", [None, ""])
+@pytest.mark.parametrize("id_", [False, 0, {"a": 1}, ""])
+def test_a_job_whose_link_is_no_text_is_the_end_too(id_: Any) -> None:
+    with Site(Says(202, {"id": id_, "error": "no link"})) as site:
+        found = ask(provider(rules(site.url, **POLLED | {"poll": {"url": "${outputs.id}"}})))
+        assert found.outcome == Failed("missing-output", "no link")
+
+
+@pytest.mark.parametrize("link", [None, "", False, 5, {"href": "/f"}])
 def test_a_result_without_a_link_is_asked_for_again_unless_it_is_optional(link: Any) -> None:
     with Site(answering({"/jobs/j": Says(200, {"status": "completed", "link": link})})) as site:
         found = ask(provider(rules(site.url, **LINKED)), submitted())
         assert (outcome(found)["is"], outcome(found)["reason"]) == ("retry", "missing-link")
         optional = LINKED | {"result": RESULT | {"optional": True}}
         assert ask(provider(rules(site.url, **optional)), submitted()).outcome == Completed(None)
+
+
+def test_a_link_that_is_not_there_yet_is_asked_for_when_the_answer_says() -> None:
+    said = Says(200, {"status": "completed", "link": None}, {"Retry-After": "33"})
+    with Site(answering({"/jobs/j": said})) as site:
+        assert ask(provider(rules(site.url, **LINKED)), submitted()).outcome == Retry(33, "missing-link")
 
 
 def test_a_result_that_is_wanted_as_a_link_is_not_fetched() -> None:
@@ -295,6 +310,16 @@ def paged(site: Site, *pages: Any, acceptors: Any = (DONE,)) -> Finding:
     routes = {"/jobs/j": Says(200, {"status": "completed", "link": "/f1"})}
     site.answer = answering(routes | {f"/f{i + 1}": page for i, page in enumerate(pages)})
     return ask(provider(rules(site.url, **PAGED, acceptors=list(acceptors))), submitted())
+
+
+def test_each_page_of_a_result_has_outputs_and_sees_those_before() -> None:
+    result = RESULT | {"outputs": {"cursor": "body.cursor"}, "next": "outputs.cursor"}
+    pages = [Says(200, {"data": [1], "cursor": "/f2"}), Says(200, {"data": [2], "cursor": "/f3"})]
+    routes = {"/f1": pages[0], "/f2": pages[1], "/f3": Says(200, {"data": [3], "cursor": False})}
+    with Site(answering(routes | {"/jobs/j": Says(200, {"status": "completed", "link": "/f1"})})) as site:
+        found = ask(provider(rules(site.url, **LINKED | {"result": result})), submitted())
+        assert found.outcome == Completed([1, 2, 3])
+        assert found.record.outputs == {"id": "j", "link": "/f1", "cursor": False}
 
 
 def test_the_pages_of_a_result_are_joined() -> None:
@@ -374,8 +399,16 @@ def test_a_resubmit_begins_another_job_and_no_more_of_them_than_the_file_allows(
         assert site.paths == ["/jobs/j", "/jobs", "/jobs/j"]
 
 
-def test_a_redirect_that_an_acceptor_names_is_the_answer() -> None:
-    acceptors = [{"state": "success", "matcher": "status", "expected": 303}]
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"matcher": "status", "expected": 303},
+        {"argument": "statusCode", "expected": 303},
+        {"argument": "statusCode >= `300` && statusCode < `400`", "expected": True},
+    ],
+)
+def test_a_redirect_that_an_acceptor_names_is_the_answer(named: Any) -> None:
+    acceptors = [{"state": "success"} | named]
     file = POLLED | {"poll": POLLED["poll"] | {"outputs": {"link": "headers.location"}}, "result": RESULT}
     routes = {"/jobs/j": Says(303, b"", {"Location": "/done"}), "/done": Says(200, "result")}
     with Site(answering({**routes, "/done": Says(200, {"a": 1})})) as site:
@@ -428,3 +461,26 @@ def test_a_slow_chain_of_operations_has_one_time_for_all_of_it() -> None:
         found = attempt(rules(site.url, **POLLED | {"submit": THREE}), record(), lambda: now[0])
         assert (outcome(found)["reason"], site.paths) == ("deadline", ["/a", "/b/x"])
         assert found.record.outputs is None
+
+
+# --- what a provider asks of everybody
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("known", [submitted(), submitted(errors=3), submitted(submitted_at=START_MS - 99_000)])
+def test_who_says_when_to_come_back_is_left_alone_by_all_though_the_task_ends_with_it(
+    status: int, known: Record
+) -> None:
+    with Site(Says(status, headers={"Retry-After": "40"})) as site:
+        file = rules(site.url, **POLLED, polling=NO_JITTER | {"maxErrors": 3, "maxWaitTime": 100})
+        found = outcome(ask(provider(file), known))
+    assert found["pause_seconds"] == 40
+    expected = {3: "too-many-errors"}.get(known.errors, "http" if known.submitted_at == START_MS else "timeout")
+    assert found["reason"] == expected
+
+
+@pytest.mark.parametrize("says", [Says(500, headers={"Retry-After": "40"}), Says(429)])
+def test_another_status_or_one_that_names_no_time_pauses_nobody_by_itself(says: Says) -> None:
+    with Site(says) as site:
+        found = outcome(ask(provider(rules(site.url, **POLLED)), submitted()))
+    assert (found["is"], found["pause_seconds"]) == ("retry", 0)

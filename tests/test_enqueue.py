@@ -675,13 +675,17 @@ def test_without_redis_nobody_knows_what_the_limits_allow_and_a_provider_that_ha
     assert state() == {"a": ("waiting", answer.body["generation"])}
 
 
-def test_without_redis_a_complete_answer_is_complete(front: Front, redis_client: "Redis", simulator: Simulator) -> None:
+def test_without_redis_a_complete_answer_is_complete(
+    front: Front, redis_client: "Redis", simulator: Simulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "meanwhile")
     outage = RedisOutage(redis_client)
     outage.away = True
     simulator.say(completed(WHOLE))
     assert front.ask().status == 200
     assert len(outage.calls) == 1
     assert front.item().data == WHOLE
+    assert [line.message for line in caplog.records] == ["queue unavailable", "completed"]
     outage.away = False
 
 

@@ -107,6 +107,43 @@ def test_a_link_that_is_no_http_url_is_not_sent(link: str) -> None:
     assert caught.value.reason == "invalid-request"
 
 
+@pytest.mark.parametrize(
+    ("url", "value"),
+    [
+        ("/${+input.a}", "/evil.example/steal"),
+        ("/${+input.a}", "/evil.example:80"),
+        ("h${+input.a}", "ttp://evil.example/"),
+        ("/${+input.a}${+input.a}", "/evil.example"),
+    ],
+)
+def test_a_value_leads_to_no_other_host_than_the_file_says(url: str, value: str) -> None:
+    with Site() as site, pytest.raises(TransportError) as caught:
+        begun(site.url).send(operation(url), CONTEXT | {"input": {"a": value}})
+    assert (caught.value.reason, str(caught.value)) == ("invalid-request", "a value leads to another host")
+
+
+@pytest.mark.parametrize("url", ["${input.a}", "${+input.a}/x", "http://${+input.host}/x", "//${+input.host}/x"])
+def test_a_url_that_begins_with_a_value_or_names_a_host_may_lead_elsewhere(url: str) -> None:
+    with Site() as here, Site() as there, internet({"a.example": (PUBLIC, here), "b.example": (ELSEWHERE, there)}):
+        given = {"a": "http://b.example", "host": "b.example"}
+        assert begun("http://a.example").send(operation(url), CONTEXT | {"input": given})
+        assert (len(here.calls), len(there.calls)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("/v/${input.a}/${+input.b}", "/v/%C3%A4%20b/50%25"),
+        ("${input.link}", "/x%20y?d=50%25&s=a%2Bb&z=%25zz"),
+    ],
+)
+def test_a_percent_sign_of_its_own_changes_nothing_else(url: str, target: str) -> None:
+    given = {"a": "ä b", "b": "50%", "link": "/x%20y?d=50%&s=a%2Bb&z=%zz"}
+    with Site() as site:
+        sent(site, operation(url), CONTEXT | {"input": given})
+        assert site.calls[0].target == target
+
+
 def test_a_value_that_would_climb_is_not_sent() -> None:
     with Site() as site, pytest.raises(TransportError) as caught:
         begun(site.url).send(operation("/jobs/${input.a}"), CONTEXT | {"input": {"a": ".."}})
@@ -142,6 +179,21 @@ def test_credentials_win_over_a_header_and_a_parameter_of_the_file() -> None:
     with Site() as site:
         sent(site, operation(headers={"X-Key": "own"}, query={"k": "own"}), security=security)
         assert (site.calls[0].headers.get_all("X-Key"), site.calls[0].query) == (["key"], "k=key")
+
+
+@pytest.mark.parametrize(
+    ("url", "query"),
+    [
+        ("/x?k=old", "k=key"),
+        ("/x?a=1&k=old&b=%26", "a=1&b=%26&k=key"),
+        ("/x?%6B=old&kk=1&k", "kk=1&k=key"),
+        ("/x", "k=key"),
+    ],
+)
+def test_a_link_that_has_the_key_already_is_sent_with_one(url: str, query: str) -> None:
+    with Site() as site:
+        sent(site, operation(url), security=[KEY | {"in": "query", "name": "k"}])
+        assert site.calls[0].query == query
 
 
 def test_a_status_that_an_acceptor_names_is_not_followed() -> None:
@@ -216,7 +268,7 @@ def walked(site: Site, wanted: Operation = PAGED, **options: Any) -> list[Answer
     exchange = begun(site.url, **options)
     first = exchange.send(wanted, CONTEXT)
     assert first is not None
-    return list(exchange.pages(wanted, CONTEXT, first))
+    return list(exchange.pages(wanted, CONTEXT, first, lambda _, page: page))
 
 
 def test_pages_are_followed_until_there_is_no_next() -> None:
@@ -228,6 +280,12 @@ def test_pages_are_followed_until_there_is_no_next() -> None:
         ] * 3
 
 
+@pytest.mark.parametrize("link", [None, "", False, True, 5, {"href": "/y"}, ["/y"]])
+def test_a_next_that_is_no_text_is_no_link(link: Any) -> None:
+    with Site(Says(200, {"next": link})) as site:
+        assert len(walked(site)) == 1
+
+
 def test_without_a_link_there_is_one_page() -> None:
     with Site(Says(200, {"next": "/y"})) as site:
         assert len(walked(site, operation())) == 1
@@ -237,8 +295,6 @@ def test_without_a_link_there_is_one_page() -> None:
     ("link", "reason"),
     [
         ("/x", "pages-without-end"),
-        (5, "pages-without-end"),
-        ({"href": "/y"}, "pages-without-end"),
         ("http://[", "invalid-request"),
         ("ftp://a.example/", "invalid-request"),
         ("http://10.0.0.1/", "refused-target"),
@@ -303,7 +359,7 @@ def test_pages_on_another_origin_get_no_credentials() -> None:
             exchange = begun("http://a.example", security=[KEY])
             first = exchange.send(PAGED, CONTEXT)
             assert first is not None
-            assert len(list(exchange.pages(PAGED, CONTEXT, first))) == 2
+            assert len(list(exchange.pages(PAGED, CONTEXT, first, lambda _, page: page))) == 2
         assert [call.headers["X-Key"] for call in here.calls + there.calls] == ["key", None]
 
 

@@ -6,23 +6,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redis import Redis
 
 from shared import wiring
 from shared.record import Record
 from shared.task import Task
 from tests.api_events import Event, http, rest
-from tests.clock import Clock
-from tests.deployment import Answered, Deployment, deploy
-from tests.outage import DynamoDBOutage, RedisOutage
+from tests.deployment import Answered, Deployment
+from tests.outage import Door, DynamoDBOutage, RedisOutage
 from tests.simulator import Said, Simulator, completed, pending, refused
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from redis import Redis
 
 Shape = Callable[..., Event]
 
@@ -47,18 +45,6 @@ def simulator() -> Iterator[Simulator]:
     with Simulator() as simulator:
         simulator.say(pending(PARTIAL, id="j-1"))
         yield simulator
-
-
-@pytest.fixture
-def deployed(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    simulator: Simulator,
-    redis_client: "Redis",
-    dynamodb: "DynamoDBClient",
-    clock: Clock,
-) -> Deployment:
-    return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)
 
 
 def is_problem(answered: Answered, status: int, field: str | None) -> bool:
@@ -131,7 +117,7 @@ def test_a_failed_task_is_revived(deployed: Deployment, shape: Shape, simulator:
         ("GET", "/?task-name=a&x=1", None, 400, "x"),
         ("POST", "/tasks", None, 400, "body"),
         ("POST", "/tasks", "{", 400, "body"),
-        ("POST", "/tasks", '{"name": "a", "name": "b"}', 400, "body"),
+        ("POST", "/tasks", '{"name": "a", "name": "b"}', 400, "name"),
         ("POST", "/tasks", '{"name": "a", "input": {"x": NaN}}', 400, "body"),
         ("POST", "/tasks", {}, 400, "name"),
         ("POST", "/tasks", {"name": ""}, 400, "name"),
@@ -304,6 +290,22 @@ def test_without_redis_it_is_202_and_reconcile_makes_up_for_it(
     [place] = wiring.queue().look([Task("job", "a")], records=True)
     assert Record.from_text(place.record).outputs == {"id": "j-1"}
     assert simulator.calls() == ["POST /jobs"]
+
+
+def test_one_request_knocks_at_a_redis_that_closes_its_door_no_more_often_than_one_call_does(
+    deployed: Deployment, monkeypatch: pytest.MonkeyPatch, simulator: Simulator
+) -> None:
+    door = Door(silent=False)
+    monkeypatch.setattr(wiring, "Redis", Redis)
+    monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{door.port}")
+    try:
+        assert deployed.enqueue(rest("POST", "/tasks", {"name": "a"})).status == 202
+        assert door.knocks == 2  # the call, and its one repetition
+        assert deployed.enqueue(rest("POST", "/tasks", {"name": "a"})).body["schedule"] == "unknown"
+        assert door.knocks == 4
+    finally:
+        door.close()
+    assert simulator.calls() == ["GET /example"]
 
 
 # --- faults of our own

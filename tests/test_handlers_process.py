@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +12,7 @@ from shared.errors import SettingsError
 from shared.store import Store
 from shared.task import Task
 from tests.api_events import rest, sample
-from tests.clock import Clock
-from tests.deployment import FILES, Deployment, deploy
+from tests.deployment import FILES, Deployment
 from tests.outage import DynamoDBOutage, RedisOutage
 from tests.simulator import BROKEN, Said, Simulator, completed, pending, refused, says
 
@@ -46,18 +44,6 @@ def simulator() -> Iterator[Simulator]:
     with Simulator() as simulator:
         simulator.say(pending({"city": "Ghent"}, id="j-1"))
         yield simulator
-
-
-@pytest.fixture
-def deployed(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    simulator: Simulator,
-    redis_client: "Redis",
-    dynamodb: "DynamoDBClient",
-    clock: Clock,
-) -> Deployment:
-    return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)
 
 
 def ask(deployed: Deployment, *names: str, provider: str = "example") -> None:

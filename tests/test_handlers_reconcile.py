@@ -1,7 +1,6 @@
 """reconcile: whatever starts it, it brings back what Redis has lost and returns a tally."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,8 +8,7 @@ import pytest
 from shared.store import Store
 from shared.task import Task
 from tests.api_events import rest, sample
-from tests.clock import Clock
-from tests.deployment import FILES, Deployment, deploy
+from tests.deployment import FILES, Deployment
 from tests.outage import DynamoDBOutage, RedisOutage
 from tests.simulator import Simulator, completed, pending
 
@@ -31,18 +29,6 @@ def simulator() -> Iterator[Simulator]:
     with Simulator() as simulator:
         simulator.say(pending({"city": "Ghent"}, id="j-1"))
         yield simulator
-
-
-@pytest.fixture
-def deployed(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    simulator: Simulator,
-    redis_client: "Redis",
-    dynamodb: "DynamoDBClient",
-    clock: Clock,
-) -> Deployment:
-    return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)
 
 
 def ask(deployed: Deployment, *names: str) -> None:

@@ -37,6 +37,8 @@ def test_an_origin_is_scheme_host_and_port(url: str, origin: tuple[str, str, int
         "http://",
         "http:///a",
         "http://:80",
+        "http://.",
+        "http://..:80/a",
         "http://[",
         "http://[::1",
         "http://[1.2.3.4]x",

@@ -4,16 +4,21 @@ The walks are the same in every run.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from fakeredis.commands_mixins import server_mixin
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from shared.queue import Add, Claimed, Hold, Queue
+from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
+from shared.queue import Add, Claimed, Hold, Queue, Release
 from shared.task import Task
+from tests.clock import START_MS
 from tests.doubles import MemoryQueue
 from tests.keys import PROVIDER, Bench
 
@@ -222,3 +227,125 @@ def test_a_walk_would_find_a_task_that_is_owned_twice(monkeypatch: pytest.Monkey
     monkeypatch.setattr(MemoryQueue, "claim", forgetful)
     with pytest.raises(AssertionError):
         walk_over_the_double(phases=[Phase.generate], report_multiple_bugs=False)
+
+
+# --- limits, pauses and groups: the scripts and the double, step by step
+
+LIMITS = st.sampled_from(
+    [
+        UNLIMITED,
+        Limits(parallel=2),
+        Limits(open_jobs=2),
+        Limits(rate_seconds=1000, burst=2),
+        Limits(rate_seconds=333.3, burst=3, parallel=3, open_jobs=3),
+    ]
+)
+HEALTH = st.sampled_from(
+    [
+        UNKNOWN,
+        UNKNOWN,
+        Health(well=True),
+        Health(pause_seconds=500),
+        Health(pause_seconds=50, well=True),
+        Health(troubles=1, patience=2, trouble_seconds=300, longest_seconds=700),
+        Health(troubles=3, patience=2, trouble_seconds=300, longest_seconds=700),
+    ]
+)
+many_names = st.sampled_from([f"task {number}" for number in range(9)])
+groups = st.sampled_from(["", "A", "B"])
+
+
+class Pair(RuleBasedStateMachine):
+    """Calls the scripts and the double alike, at one instant that only `rewind` moves: all replies and keys agree."""
+
+    def __init__(self, queue: Any, bench: Bench, limits: Limits | None = None) -> None:
+        super().__init__()
+        self.queue, self.bench, self.limits = queue, bench, limits
+        self.double = MemoryQueue()
+        self.double_bench = Bench(self.double)
+        self.holds: list[Hold] = []
+        self.tokens = 0
+
+    def both(self, call: Callable[[Any], Any]) -> Any:
+        reply = call(self.queue)
+        assert call(self.double) == reply
+        return reply
+
+    def token(self) -> str:
+        self.tokens += 1
+        return f"token {self.tokens}"
+
+    @rule(
+        wanted=st.lists(st.tuples(many_names, st.integers(1, 3), groups, st.booleans()), max_size=3),
+        leased=st.booleans(),
+        limits=LIMITS,
+    )
+    def add(self, wanted: list[tuple[str, int, str, bool]], leased: bool, limits: Limits) -> None:
+        token, lease_seconds = self.token(), LEASE_SECONDS if leased else 0
+        adds = [Add(Task(PROVIDER, name), number, "{}", 0, group, job) for name, number, group, job in wanted]
+        limits = self.limits or limits
+        self.both(lambda queue: queue.add(adds, token=token, lease_seconds=lease_seconds, limits=limits))
+        if leased:
+            self.holds += [Hold(one.task, one.generation, token) for one in adds]
+
+    @rule(limit=st.integers(1, 5), suspect=st.booleans(), limits=LIMITS)
+    def claim(self, limit: int, suspect: bool, limits: Limits) -> None:
+        token, options = self.token(), {"limit": limit, "suspect": suspect, "limits": self.limits or limits}
+        claim = self.both(lambda queue: queue.claim(PROVIDER, lease_seconds=LEASE_SECONDS, token=token, **options))
+        self.holds += [claimed.hold for claimed in claim.tasks]
+        waits = [score for score in self.double_bench.parts()["queue"].values() if score > 0]
+        assert claim.wait_seconds is not None or not waits or claim.suspects or suspect
+
+    @precondition(lambda self: self.holds)
+    @rule(data=st.data(), verb=st.sampled_from(["complete", "release", "bury", "forget"]), health=HEALTH)
+    def settle(self, data: st.DataObject, verb: str, health: Health) -> None:
+        some = data.draw(st.lists(st.sampled_from(self.holds), min_size=1, max_size=3, unique=True))
+        delay, has_job = data.draw(delays), data.draw(st.booleans())
+        match verb:
+            case "complete":
+                self.both(lambda queue: queue.complete(some, health))
+            case "release":
+                releases = [Release(hold, delay, None, has_job) for hold in some]
+                self.both(lambda queue: queue.release(releases, health))
+            case "bury":
+                self.both(lambda queue: queue.bury(some, health))
+            case "forget":
+                self.both(lambda queue: queue.forget([(hold.task, hold.generation) for hold in some], health))
+
+    @rule(seconds=st.sampled_from([200.0, 500.0, 1000.0, LEASE_SECONDS + 1, DELAY_SECONDS + 1]))
+    def time_passes(self, seconds: float) -> None:
+        self.bench.rewind(seconds)
+        self.double_bench.rewind(seconds)
+
+    @invariant()
+    def both_keep_the_same(self) -> None:
+        parts, double = self.bench.parts(), self.double_bench.parts()
+        gate, double_gate = parts.pop("gate"), double.pop("gate")
+        assert parts == double
+        assert gate.keys() == double_gate.keys()
+        for field_name, value in gate.items():
+            if field_name == "probe":
+                assert value == double_gate[field_name]
+            else:
+                assert float(value) == pytest.approx(float(double_gate[field_name]), rel=1e-15)
+        assert self.bench.leaks() == []
+
+    @invariant()
+    def no_limit_is_exceeded(self) -> None:
+        parts, limits = self.double_bench.parts(), self.limits
+        if limits and limits.parallel:
+            assert len(parts["leases"]) <= limits.parallel
+
+
+@pytest.mark.parametrize("redis_kind", ["fakeredis"], indirect=True)
+@pytest.mark.parametrize("limits", [None, Limits(parallel=2), Limits(rate_seconds=333.3, burst=3, parallel=3)])
+def test_the_double_does_as_the_scripts(
+    queue: Queue, bench: Bench, redis_client: Any, monkeypatch: pytest.MonkeyPatch, limits: Limits | None
+) -> None:
+    monkeypatch.setattr(server_mixin, "time", SimpleNamespace(time=lambda: START_MS / 1000))
+
+    def walk() -> Pair:
+        redis_client.flushall()
+        return Pair(queue, bench, limits)
+
+    run_state_machine_as_test(cast(Any, walk), settings=settings(WALKS, max_examples=25, stateful_step_count=30))

@@ -17,7 +17,16 @@ from tests.asking import ask, provider, record, rules
 from tests.servers import Site
 
 CONTEXT: dict[str, Any] = {
-    "input": {"q": "a b/c?", "n": 5, "x": 1.5, "flag": True, "none": None, "list": [1, "b"], "object": {"k": "v"}},
+    "input": {
+        "q": "a b/c?",
+        "n": 5,
+        "x": 1.5,
+        "flag": True,
+        "none": None,
+        "empty": "",
+        "list": [1, "b"],
+        "object": {"k": "v"},
+    },
     "outputs": {"id": "j-1", "url": "https://b.example/x?y=z#part"},
     "task": {"id": "task-1", "name": "naïve", "provider": "p"},
     "response": {"body": {"token": "t"}},
@@ -76,6 +85,11 @@ def test_an_expression_finds_what_jmespath_says(text: str, value: Any, found: An
 )
 def test_an_expression_that_fails_or_finds_no_json_is_null(text: str, value: Any) -> None:
     assert Expression(text).of(value) is None
+
+
+def test_a_name_with_a_dash_outside_quotes_is_pointed_out() -> None:
+    with pytest.raises(ProviderFileError, match="dash stands in double quotes"):
+        Expression("headers.operation-location")
 
 
 @pytest.mark.parametrize("text", ["", "a.", "a[", "a b", "{", "&", "a ||", "(" * 2000])
@@ -153,7 +167,13 @@ def test_what_is_filled_in_is_not_filled_again() -> None:
         ("${outputs.url}", "https://b.example/x?y=z#part"),
         ("${+outputs.url}", "https://b.example/x?y=z#part"),
         ("${+outputs.url}&a=b", "https://b.example/x?y=z#part&a=b"),
-        ("${input.n}", "5"),
+        ("${input.n}", None),
+        ("${input.flag}", None),
+        ("${input.object}", None),
+        ("${input.empty}", None),
+        ("/x/${input.empty}", None),
+        ("/x/${input.empty}?q=${input.empty}", None),
+        ("/x?q=${input.empty}&r=${input.n}", "/x?q=&r=5"),
         ("/x/${input.none}", None),
         ("/x/${input.nothing}/y", None),
         ("${outputs.nothing}", None),
@@ -173,6 +193,12 @@ def test_values_in_a_url_are_encoded_unless_reserved_or_the_whole_of_it(template
 def test_a_value_cannot_climb_out_of_its_path(template: str, value: str) -> None:
     with pytest.raises(ValueError, match="another path"):
         fill_url(template, {"input": {"v": value}})
+
+
+@pytest.mark.parametrize("value", ["..", "%2e%2e/%2E%2E/admin", ".%2e/admin", "a/%2e", "%2E./x", "%2e%2e?a=b"])
+def test_no_spelling_of_dots_climbs_where_reserved_characters_are_kept(value: str) -> None:
+    with pytest.raises(ValueError, match="another path"):
+        fill_url("/v1/r/${+input.v}", {"input": {"v": value}})
 
 
 @pytest.mark.parametrize("value", ["...", "..a", "a..", "a/../b", ". .", "%2e%2e"])
@@ -219,10 +245,13 @@ def test_any_value_in_a_url_stays_one_segment_one_parameter_and_on_its_host(valu
     context = {"input": {"v": value}}
     try:
         url = fill_url("https://a.example/jobs/${input.v}/x?q=${input.v}&r=1", context)
+        assert (url is None) == (value == "")
     except ValueError:
         assert value in (".", "..") or "\ud800" in value
         return
-    parts = urlsplit(str(url))
+    if url is None:
+        return
+    parts = urlsplit(url)
     assert (parts.scheme, parts.netloc, parts.fragment) == ("https", "a.example", "")
     assert [unquote(segment) for segment in parts.path.split("/")] == ["", "jobs", value, "x"]
     assert parse_qsl(parts.query, keep_blank_values=True) == [("q", value), ("r", "1")]

@@ -2,8 +2,6 @@
 
 import json
 import logging
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from shared import wiring
 from shared.errors import QueueUnavailable, SecretUnavailable, SettingsError, StoreUnavailable
 from shared.queue import Queue
 from shared.task import Task
+from tests.outage import Door
 from tests.simulator import EXAMPLE
 
 TASK = Task("example", "a")
@@ -29,41 +28,6 @@ def redis_of(queue: Queue) -> "Redis":
     client = queue._client
     assert isinstance(client, Redis)
     return client
-
-
-class Door:
-    """A port that takes every connection, notes it, and then closes it or says nothing."""
-
-    def __init__(self, *, silent: bool) -> None:
-        self.knocks = 0
-        self._silent = silent
-        self._open: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        port: int = self._listener.getsockname()[1]
-        return port
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.knocks += 1
-            if self._silent:
-                self._open.append(connection)
-            else:
-                connection.close()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join(30)
-        for one in (self._listener, *self._open):
-            one.close()
 
 
 @pytest.fixture
@@ -175,6 +139,7 @@ def aws() -> Iterator[None]:
         secrets.create_secret(Name="plain", SecretString="redis://plain.example.com")
         secrets.create_secret(Name="whole", SecretString=json.dumps({"url": "redis://keyed.example.com", "port": 1}))
         secrets.create_secret(Name="binary", SecretBinary=b"redis://binary.example.com")
+        secrets.create_secret(Name="other", SecretString="https://hunter2.example.com")
         yield
 
 
@@ -211,6 +176,15 @@ def test_a_reference_that_leads_nowhere_is_named_and_no_value_is(
     with pytest.raises(SecretUnavailable, match=reference.partition("#")[0]) as caught:
         wiring.queue()
     assert "example.com" not in str(caught.value)
+
+
+def test_a_reference_to_something_else_is_a_faulty_setting_whose_value_is_not_told(
+    aws: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDIS_URL", "secretsmanager:other")
+    with pytest.raises(SettingsError, match="REDIS_URL: secretsmanager:other") as caught:
+        wiring.queue()
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_secret_in_the_environment_is_read_for_providers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,6 +292,17 @@ def test_a_faulty_file_is_reported_and_stops_no_other_provider(
     [line] = [line for line in caplog.records if line.levelno == logging.ERROR]
     assert line.message == "provider file faulty"
     assert said in vars(line)["reason"]
+
+
+def test_settings_that_name_a_provider_of_which_there_is_no_file_are_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("DEFAULT_PROVIDER", "nobody")
+    monkeypatch.setenv("PROVIDER_SERVERS", "coin=http://127.0.0.1:7,none=http://127.0.0.1:8")
+    assert set(wiring.providers()) == {"example", "coin"}
+    said = [(line.message, vars(line)["reason"].partition(",")[0]) for line in caplog.records]
+    names = ["DEFAULT_PROVIDER names nobody", "PROVIDER_SERVERS names none"]
+    assert said == [("setting faulty", name) for name in names]
 
 
 def test_process_and_reconcile_know_every_provider(folder: Path) -> None:

@@ -13,7 +13,7 @@
 local token, lease_ms, want_suspect = ARGV[1], tonumber(ARGV[2]), ARGV[4] == '1'
 local limit = want_suspect and 1 or tonumber(ARGV[3])
 local limits = limits_at(5)
-local MOST, WINDOW = 200, 500
+local MOST, WINDOW, REACH = 200, 500, 10000 -- a call looks at no more than REACH due tasks
 local grouped = redis.call('EXISTS', groups) == 1
 
 -- read: which leases have expired
@@ -95,9 +95,10 @@ if allowed > 0 then
     end
   elseif places > 0 then
     local offset, chunk, more = 0, math.max(limit, 50), true
-    while more and not enough() and fresh <= places do
-      more, offset = scan(offset, chunk), offset + chunk
+    while more and not enough() and fresh <= places and offset < REACH do
+      more, offset, chunk = scan(offset, chunk), offset + chunk, math.min(2 * chunk, 1000, REACH - offset - chunk)
     end
+    unseen = more and offset == REACH
   end
   if grouped or not enough() then consider_all(names_with_job, due_with_job) end
 end

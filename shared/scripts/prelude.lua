@@ -2,9 +2,10 @@
 --
 -- KEYS are the same for all: one provider's. The server's clock is the only one. A task's state is
 -- `generation:token:crashes`. The gate is what all workers know of the provider:
---   until     when its pause ends, ms; it stays until a good answer after that: so long attempts are probes, one at a time
---   probe     the task that the last probe asks about; the probe is out for as long as that task is leased
---   troubles  how many there were in a row      pauses  how many pauses in a row
+--   until     when its pause ends or ended, ms; until a good answer after that removes it, attempts are probes
+--   probe     the task that the last probe asks about; the probe is out for as long as that is leased
+--   troubles  how many there were in a row
+--   pauses    how many pauses there were in a row
 --   full_at   when its rate will have saved up a whole burst, ms
 --   cursor    how far claim has looked into a long backlog
 local queue, leases, state, tasks, dead, gate, jobs, groups = unpack(KEYS)
