@@ -13,7 +13,8 @@ from shared.item import Item, digest
 from shared.limits import UNLIMITED
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Provider
-from shared.queue import Add, Added, Hold, Queue, new_token, without_redis
+from shared.queue import Queue, new_token, without_redis
+from shared.queued import Add, Added, Hold
 from shared.record import Record
 from shared.request import TaskRequest
 from shared.settings import Settings

@@ -22,97 +22,22 @@ import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, cast
 
 from redis import Redis, RedisCluster, RedisError
 from redis.commands.core import Script
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
+from shared.queued import Add, Added, Claim, Claimed, Hold, Place, Release
 from shared.task import Task
-
-Added: TypeAlias = Literal["created", "waiting", "exists", "stale"]
-"""What `add` did: took the task in as asked, or for later since the provider's gate is shut; found this generation
-there already, or found a higher one."""
 
 BATCH = 200
 log = logging.getLogger("meanwhile")
 _SCRIPTS = Path(__file__).parent / "scripts"
 _KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups")
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """The right to settle one generation of a task; void once the lease has expired."""
-
-    task: Task
-    generation: int
-    token: str
-
-
-class Add(NamedTuple):
-    """A task to put in: due after `delay_seconds`; `group` is whose it is, for fairness between groups.
-
-    `has_job`: its job is open at the provider already.
-    """
-
-    task: Task
-    generation: int
-    record: str
-    delay_seconds: float = 0
-    group: str = ""
-    has_job: bool = False
-
-
-class Release(NamedTuple):
-    """A task to give back: due after `delay_seconds`, with a new record or the old one.
-
-    `has_job`: its job is open at the provider, or may be.
-    """
-
-    hold: Hold
-    delay_seconds: float = 0
-    record: str | None = None
-    has_job: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A task handed out by `claim`. `record` is text as it was added, or None if Redis has lost it."""
-
-    hold: Hold
-    crashes: int
-    record: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What one claim call gave. `wait_seconds` is until the next task may begin, None if there is none."""
-
-    tasks: tuple[Claimed, ...]
-    wait_seconds: float | None
-    suspects: bool
-    expired: int
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where Redis has a task; `generation` 0 and all else None when it has not. Spans in seconds; below 0 is past."""
-
-    generation: int
-    due_seconds: float | None
-    lease_seconds: float | None
-    buried_seconds: float | None
-    record: str | None
-
-    @property
-    def held_generation(self) -> int:
-        """The generation that is waiting, leased or dead; 0 if none is, so that nobody would come back to it."""
-        places = (self.due_seconds, self.lease_seconds, self.buried_seconds)
-        return 0 if places == (None, None, None) else self.generation
 
 
 def new_token() -> str:

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from shared.errors import QueueUnavailable, StoreUnavailable
 from shared.provider import Provider
-from shared.queue import BATCH, Add, Queue, new_token
+from shared.queue import BATCH, Queue, new_token
+from shared.queued import Add
 from shared.rules import Rules
 from shared.store import Store
 from shared.task import Task

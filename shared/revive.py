@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from shared.answer import Answer
 from shared.enqueue import accepted
 from shared.errors import BadRequest, Conflict, NotFound
-from shared.queue import Add, Queue, new_token, without_redis
+from shared.queue import Queue, new_token, without_redis
+from shared.queued import Add
 from shared.settle import facts
 from shared.store import Store
 from shared.task import Task

@@ -11,7 +11,8 @@ from shared.limits import UNKNOWN, Health
 from shared.outcome import Failed, Outcome, Pending, Retry
 from shared.pace import Finding
 from shared.provider import Provider
-from shared.queue import Hold, Queue, Release
+from shared.queue import Queue
+from shared.queued import Hold, Release
 from shared.record import Record
 
 Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from shared.errors import QueueUnavailable
 from shared.provider import Provider
-from shared.queue import Claimed, Queue, new_token
+from shared.queue import Queue, new_token
+from shared.queued import Claimed
 from shared.settings import Settings
 from shared.settle import Settlement, settle
 from shared.worker import Worker

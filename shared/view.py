@@ -9,7 +9,8 @@ from shared.codec import Json
 from shared.errors import NotFound, RecordError
 from shared.item import Item
 from shared.merge import merge
-from shared.queue import Place, Queue, without_redis
+from shared.queue import Queue, without_redis
+from shared.queued import Place
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task

@@ -15,7 +15,7 @@ from shared.item import Item
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.pace import Finding
 from shared.provider import Provider
-from shared.queue import Claimed, Hold
+from shared.queued import Claimed, Hold
 from shared.record import Record
 from shared.settle import Settlement, facts
 from shared.store import Store, Superseded

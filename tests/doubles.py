@@ -15,7 +15,8 @@ from shared.codec import Json, dumps, loads
 from shared.errors import QueueUnavailable, StoreTooLarge, StoreUnavailable
 from shared.item import MAX_NOTIFY, Item, Status, digest, open_key, open_keys, packed
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import BATCH, Add, Added, Claim, Claimed, Hold, Place, Release
+from shared.queue import BATCH
+from shared.queued import Add, Added, Claim, Claimed, Hold, Place, Release
 from shared.record import Record
 from shared.store import Superseded
 from shared.task import Task

@@ -37,7 +37,8 @@ from shared.enqueue import Enqueuer
 from shared.errors import Problem, QueueUnavailable, TransportError
 from shared.item import Item
 from shared.provider import Provider
-from shared.queue import Claim, Queue
+from shared.queue import Queue
+from shared.queued import Claim
 from shared.reconcile import Reconciler
 from shared.request import Callback, TaskRequest
 from shared.revive import Reviver

@@ -22,7 +22,8 @@ from shared.errors import NotFound, SecretUnavailable, StoreUnavailable, Unavail
 from shared.item import Item
 from shared.outcome import Retry
 from shared.provider import Provider
-from shared.queue import Add, Queue
+from shared.queue import Queue
+from shared.queued import Add
 from shared.request import MAX_BODY_BYTES, Callback
 from shared.rules import Rules
 from shared.settings import Settings

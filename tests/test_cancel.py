@@ -10,7 +10,8 @@ import pytest
 from shared.cancel import Canceller
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.item import Item
-from shared.queue import Add, Queue
+from shared.queue import Queue
+from shared.queued import Add
 from shared.store import Store, Superseded
 from shared.task import Task
 from shared.worker import record_of

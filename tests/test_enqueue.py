@@ -17,7 +17,8 @@ from shared.item import MAX_NOTIFY, Item
 from shared.limits import Limits
 from shared.pace import PAUSE_JITTER
 from shared.provider import Provider
-from shared.queue import Add, Hold, Queue
+from shared.queue import Queue
+from shared.queued import Add, Hold
 from shared.reconcile import Reconciler
 from shared.record import Record
 from shared.request import TaskRequest

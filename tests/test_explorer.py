@@ -8,7 +8,7 @@ import pytest
 
 from shared import settle, worker
 from shared.provider import Provider
-from shared.queue import Hold, Place
+from shared.queued import Hold, Place
 from shared.reconcile import Reconciler
 from shared.record import Record
 from shared.store import Superseded

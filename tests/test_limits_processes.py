@@ -20,7 +20,8 @@ import pytest
 from redis import Redis
 from typing_extensions import override
 
-from shared.queue import Add, Queue
+from shared.queue import Queue
+from shared.queued import Add
 from shared.record import Record
 from shared.task import Task
 from tests.keys import Bench

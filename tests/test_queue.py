@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from shared.errors import QueueUnavailable
-from shared.queue import Add, Claim, Hold, Place, Queue, new_token
+from shared.queue import Queue, new_token
+from shared.queued import Add, Claim, Hold, Place
 from shared.task import Task
 from tests.conftest import CLUSTERS, EVERY_KIND, SERVERS
 from tests.doubles import MemoryQueue

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import Add, Claimed, Hold, Queue, Release
+from shared.queue import Queue
+from shared.queued import Add, Claimed, Hold, Release
 from shared.task import Task
 from tests.clock import START_MS
 from tests.doubles import MemoryQueue

@@ -10,7 +10,8 @@ import pytest
 
 from shared import reconcile
 from shared.item import Item
-from shared.queue import Place, Queue
+from shared.queue import Queue
+from shared.queued import Place
 from shared.reconcile import STOP_SECONDS, Reconciler
 from shared.record import Record
 from shared.store import Store

@@ -8,7 +8,8 @@ import pytest
 
 from shared.errors import QueueUnavailable
 from shared.outcome import Completed, Failed, Pending, Retry
-from shared.queue import Hold, Queue
+from shared.queue import Queue
+from shared.queued import Hold
 from shared.record import Record
 from shared.settle import Settlement, facts, settle
 from shared.task import Task

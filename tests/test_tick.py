@@ -10,7 +10,8 @@ import pytest
 
 from shared.item import Item
 from shared.provider import Provider
-from shared.queue import Claim, Claimed, Queue
+from shared.queue import Queue
+from shared.queued import Claim, Claimed
 from shared.settings import Settings
 from shared.settle import Settlement
 from shared.store import Store

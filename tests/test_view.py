@@ -8,7 +8,8 @@ import pytest
 
 from shared.errors import NotFound, StoreUnavailable
 from shared.item import Item
-from shared.queue import Add, Queue
+from shared.queue import Queue
+from shared.queued import Add
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task

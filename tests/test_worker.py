@@ -13,7 +13,7 @@ from shared.errors import StoreTooLarge
 from shared.item import LIMITS, Item
 from shared.outcome import Completed, Failed, Retry
 from shared.provider import Provider
-from shared.queue import Claimed, Hold
+from shared.queued import Claimed, Hold
 from shared.record import VERSION, Record
 from shared.settle import Settlement
 from shared.store import Store
