@@ -55,11 +55,11 @@ def run_try(chosen: argparse.Namespace, settings: Settings) -> int:
     if report.faults:
         print("\n".join(report.lines()))
         return 1
-    from shared import wiring  # noqa: PLC0415 (boto3 and redis are not for check and replay)
+    from shared import aws  # noqa: PLC0415 (boto3 and redis are not for check and replay)
 
     rules = Rules.load(chosen.file, settings.provider_servers.get(chosen.file.stem))
     task = Task.named(chosen.file.stem, chosen.name)
-    trial = Trial(rules, task, chosen.input, Surroundings(read_secret=_quietly(wiring.secret)))
+    trial = Trial(rules, task, chosen.input, Surroundings(read_secret=_quietly(aws.secret)))
     if unreadable := trial.unreadable():
         print("\n".join(f"a secret cannot be read here: {one}" for one in unreadable))
         return 1

@@ -194,8 +194,7 @@ class Attempt:
                 return self.trouble("expired-link", answered)
         message = acceptor.message.of(answered.envelope) if acceptor and acceptor.message else None
         error = message if message is not None else rules.error.of(answered.envelope)
-        record = dataclasses.replace(self.record, reason=f"HTTP {status}")
-        return Finding(Failed("upstream", error), record)
+        return Finding(Failed("upstream", error), dataclasses.replace(self.record, reason=f"HTTP {status}"))
 
     def renews(self, status: int) -> bool:
         """Whether a 401 asks for a new token: the first in a row, where there are tokens."""

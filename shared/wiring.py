@@ -6,21 +6,21 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import boto3
 from aws_lambda_powertools import Logger, Metrics
-from botocore.config import Config
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
+from shared.aws import prompt, secret
 from shared.callback import Addresses, Receiver
 from shared.cancel import Canceller
 from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
-from shared.errors import ProviderFileError, SecretUnavailable, SettingsError
+from shared.errors import ProviderFileError, SettingsError
 from shared.notify import Notifier
 from shared.provider import Provider
 from shared.queue import Queue
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 SHIPPED = Path(__file__).parent / "providers"
-SECRET_SECONDS = 300
-"""How long a secret is kept before it is read again."""
 
 
 def clock() -> int:
@@ -83,7 +81,7 @@ def queue() -> Queue:
 @cache
 def dynamodb() -> "DynamoDBClient":
     """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
-    return boto3.client("dynamodb", config=_prompt(max_pool_connections=settings().parallel_tasks + 2))
+    return boto3.client("dynamodb", config=prompt(max_pool_connections=settings().parallel_tasks + 2))
 
 
 @cache
@@ -153,7 +151,7 @@ def enqueuer() -> Enqueuer:
 @cache
 def notifier() -> Notifier:
     """Who tells workflows of ends. An answer or an error comes within 4 seconds."""
-    return Notifier(boto3.client("stepfunctions", config=_prompt()), boto3.client("lambda", config=_prompt()))
+    return Notifier(boto3.client("stepfunctions", config=prompt()), boto3.client("lambda", config=prompt()))
 
 
 @cache
@@ -194,54 +192,6 @@ def ticker() -> Ticker:
 def reconciler() -> Reconciler:
     """reconcile."""
     return Reconciler(store(), queue(), providers(), settings().lease_seconds, clock, random.SystemRandom())
-
-
-def secret(reference: str, *, fresh: bool = False) -> str:
-    """The value that `ssm:/path`, `secretsmanager:id`, `secretsmanager:id#key` or `env:NAME` names.
-
-    Kept for SECRET_SECONDS unless `fresh`. Raises SecretUnavailable, which names the reference and never the value.
-    """
-    kind, _, name = reference.partition(":")
-    try:
-        if kind == "env":
-            return os.environ[name]
-        name, _, key = name.partition("#") if kind == "secretsmanager" else (name, "", "")
-        options: dict[str, Any] = {"decrypt": True} if kind == "ssm" else {"transform": "json"} if key else {}
-        value = _parameters(kind).get(name, max_age=SECRET_SECONDS, force_fetch=fresh, **options)
-        return _text(value[key] if key else value)
-    except Exception as error:  # noqa: BLE001 (it becomes ours)
-        cause = type(error.__context__ or error).__name__
-        logger().warning("secret unavailable", extra={"reference": reference, "reason": cause})
-        raise SecretUnavailable(f"{reference}: {cause}") from None  # theirs may quote the value
-
-
-@cache
-def _parameters(kind: str) -> Any:
-    """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds.
-
-    A read is not cut by the attempt's deadline: begun just before it, two still fit into the 10 seconds that a lease
-    outlasts an attempt, and the first that fails ends the attempt.
-    """
-    from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
-
-    reader = {"ssm": parameters.SSMProvider, "secretsmanager": parameters.SecretsProvider}[kind]
-    return reader(boto_config=_prompt())
-
-
-def _prompt(**options: Any) -> Config:
-    """What keeps a call to AWS short: two tries of 0.9 seconds, at most a second between them."""
-    return Config(
-        connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"}, **options
-    )
-
-
-def _text(value: Any) -> str:
-    """A secret as text; a text of JSON is one, an object within it is none."""
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, str):
-        return value
-    raise TypeError("no text")
 
 
 def _redis_url(setting: str) -> str:

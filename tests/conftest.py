@@ -22,7 +22,7 @@ from local.dynamodb import create_table
 from local.redis_server import Kind, NoServerError, RedisServer, free_port
 from local.third_party import ThirdParty
 from local.waiting import wait_until
-from shared import wiring
+from shared import aws, wiring
 from shared.queue import Queue
 from shared.settings import Settings
 from shared.store import Store
@@ -76,9 +76,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def fresh_wiring() -> Iterator[None]:
-    """Nothing that wiring has made lives longer than a test."""
+    """Nothing that was made once lives longer than a test."""
     yield
-    for made in vars(wiring).values():
+    for made in [*vars(wiring).values(), *vars(aws).values()]:
         if hasattr(made, "cache_clear"):
             made.cache_clear()
 

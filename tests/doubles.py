@@ -197,7 +197,7 @@ class MemoryQueue:
         if limits.open_jobs is not None and len(parts.jobs) + gate.allowed > limits.open_jobs:
             for name in [name for name in parts.jobs if name not in parts.queue]:
                 del parts.jobs[name]
-        chosen, suspects, is_held_back = self._chosen(parts, limits, gate, suspect)
+        chosen, suspects, is_held_back, unseen = self._chosen(parts, limits, gate, suspect)
         tasks = []
         for name in chosen:
             generation, _, crashes = parts.parsed(name)
@@ -207,7 +207,7 @@ class MemoryQueue:
             if limits.open_jobs is not None:
                 parts.jobs[name] = ""
             tasks.append(Claimed(Hold(Task(provider, name), generation, token), crashes, parts.tasks.get(name)))
-        wait_ms = self._wait_ms(parts, gate, limit, len(tasks), is_held_back)
+        wait_ms = self._wait_ms(parts, gate, limit, len(tasks), is_held_back, unseen)
         gate.admit(chosen)
         return Claim(tuple(tasks), None if wait_ms is None else wait_ms / 1000, suspects, expired)
 
@@ -273,10 +273,10 @@ class MemoryQueue:
                 parts.groups[name] = one.group
         return "waiting" if lease_seconds > 0 and name not in parts.leases else "created"
 
-    def _chosen(self, parts: _Parts, limits: Limits, gate: _Pass, suspect: bool) -> tuple[list[str], bool, bool]:
-        """The names to hand out, whether suspects wait, whether tasks may be due that could not be chosen."""
+    def _chosen(self, parts: _Parts, limits: Limits, gate: _Pass, suspect: bool) -> tuple[list[str], bool, bool, bool]:
+        """The names to hand out, whether suspects wait, whether due tasks are held back, whether some were not seen."""
         if gate.allowed == 0:
-            return [], False, False
+            return [], False, False, False
         due = [name for _, name in sorted((score, name) for name, score in parts.queue.items() if self._is_due(score))]
         is_limited = limits.open_jobs is not None and parts.open_jobs() + gate.allowed > limits.open_jobs
         places = (limits.open_jobs or 0) - parts.open_jobs() if is_limited else math.inf
@@ -303,7 +303,7 @@ class MemoryQueue:
                 continue
             places -= is_fresh
             chosen.append(name)
-        return chosen, any(parts.parsed(name)[2] > 0 for name in may), is_held_back or unseen
+        return chosen, any(parts.parsed(name)[2] > 0 for name in may), is_held_back, unseen
 
     def _window(self, parts: _Parts, due: list[str], places: float) -> list[str]:
         """What one call sees of the due tasks where there are groups."""
@@ -320,17 +320,19 @@ class MemoryQueue:
             seen |= set(parts.jobs)
         return [name for name in due if name in seen]
 
-    def _wait_ms(self, parts: _Parts, gate: _Pass, limit: int, taken: int, is_held_back: bool) -> float | None:
+    def _wait_ms(
+        self, parts: _Parts, gate: _Pass, limit: int, taken: int, is_held_back: bool, unseen: bool
+    ) -> float | None:
         if taken == limit:
             return 0
         next_ms = min((score - self.now_ms for score in parts.queue.values() if score > self.now_ms), default=None)
-        if taken < gate.allowed and not is_held_back:
+        if taken < gate.allowed and not is_held_back and not unseen:
             return next_ms
         if not any(self._is_due(score) for score in parts.queue.values()):
             return next_ms if next_ms is None else max(next_ms, gate.wait_ms)
         if taken == gate.allowed:
             return gate.wait_ms
-        if not parts.leases and not (parts.groups and gate.allowed):
+        if not parts.leases and not unseen:
             return next_ms
         return min(AGAIN_MS, next_ms or AGAIN_MS)
 

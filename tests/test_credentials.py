@@ -2,11 +2,9 @@
 
 import base64
 import dataclasses
-import json
 import logging
 import threading
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,9 +12,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from shared import wiring
+from shared import aws
 from shared.credentials import EXPIRY_MARGIN_SECONDS, Attached, Credentials
-from shared.errors import SecretUnavailable, TransportError
+from shared.errors import TransportError
 from shared.outcome import Completed, Failed, Retry
 from shared.record import Record
 from shared.rules import Rules
@@ -387,95 +385,13 @@ def test_a_secret_that_cannot_be_read_is_a_retry_and_nothing_is_sent() -> None:
         assert site.connections == 0
 
 
-@pytest.fixture
-def aws(environment: None) -> Iterator[None]:
-    with mock_aws():
-        yield
-
-
-def test_secrets_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THIRD_PARTY", MARKER)
-    assert wiring.secret("env:THIRD_PARTY") == MARKER
-
-
-def test_secrets_are_read_from_parameters_and_kept_until_a_fresh_one_is_asked_for(aws: None) -> None:
-    ssm = boto3.client("ssm")
-    ssm.put_parameter(Name="/third/party", Value="old", Type="SecureString")
-    assert wiring.secret("ssm:/third/party") == "old"
-    ssm.put_parameter(Name="/third/party", Value="new", Type="SecureString", Overwrite=True)
-    assert wiring.secret("ssm:/third/party") == "old"
-    assert wiring.secret("ssm:/third/party", fresh=True) == "new"
-    assert wiring.secret("ssm:/third/party") == "new"
-
-
-def test_secrets_are_read_from_the_secrets_manager_whole_or_by_key(aws: None) -> None:
-    manager = boto3.client("secretsmanager")
-    arn = manager.create_secret(Name="plain", SecretString="old")["ARN"]
-    manager.create_secret(Name="several", SecretString=json.dumps({"key": MARKER, "object": {"a": 1}}))
-    manager.create_secret(Name="binary", SecretBinary=b"bytes")
-    assert wiring.secret("secretsmanager:plain") == "old"
-    assert wiring.secret(f"secretsmanager:{arn}") == "old"
-    assert wiring.secret("secretsmanager:several#key") == MARKER
-    assert wiring.secret("secretsmanager:several") == json.dumps({"key": MARKER, "object": {"a": 1}})
-    assert wiring.secret("secretsmanager:binary") == "bytes"
-    manager.put_secret_value(SecretId="plain", SecretString="new")
-    assert wiring.secret("secretsmanager:plain") == "old"
-    assert wiring.secret("secretsmanager:plain", fresh=True) == "new"
-
-
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "env:NOWHERE",
-        "ssm:/nowhere",
-        "secretsmanager:nowhere",
-        "secretsmanager:several#nowhere",
-        "secretsmanager:several#object",
-        "secretsmanager:plain#key",
-        "secretsmanager:number#key",
-    ],
-)
-def test_a_secret_that_is_not_there_is_named_but_never_quoted(
-    aws: None, reference: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    manager = boto3.client("secretsmanager")
-    manager.create_secret(Name="plain", SecretString=MARKER)
-    manager.create_secret(Name="number", SecretString="5")
-    manager.create_secret(Name="several", SecretString=json.dumps({"key": MARKER, "object": {"a": MARKER}}))
-    with pytest.raises(SecretUnavailable, match=reference) as caught:
-        wiring.secret(reference)
-    assert MARKER not in "".join(traceback.format_exception(caught.value))
-    [line] = [vars(one) for one in caplog.records if one.name == "meanwhile"]
-    assert (line["message"], line["reference"]) == ("secret unavailable", reference)
-    assert MARKER not in caplog.text + str(line)
-
-
-def test_an_error_that_quotes_the_secret_is_not_passed_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Reader:
-        def get(self, *_: object, **__: object) -> str:
-            raise ValueError(f"{MARKER} is no JSON")
-
-    monkeypatch.setattr(wiring, "_parameters", lambda kind: Reader())
-    with pytest.raises(SecretUnavailable) as caught:
-        wiring.secret("secretsmanager:a#b")
-    assert MARKER not in "".join(traceback.format_exception(caught.value)) + caplog.text
-
-
-def test_reading_a_secret_takes_seconds_at_most() -> None:
-    for kind in ("ssm", "secretsmanager"):
-        config = wiring._parameters(kind).client.meta.config
-        assert config.connect_timeout + config.read_timeout < 2
-        assert config.retries["total_max_attempts"] == 2
-
-
-def test_a_rotated_parameter_reaches_the_provider_within_the_attempt(aws: None) -> None:
+@mock_aws
+def test_a_rotated_parameter_reaches_the_provider_within_the_attempt(environment: None) -> None:
     ssm = boto3.client("ssm")
     ssm.put_parameter(Name="/key", Value="old", Type="SecureString")
     bearer = {"type": "http", "scheme": "bearer", "secret": "ssm:/key"}
     with Site(accepting("new")) as site:
-        asked = provider(static(site, **bearer), wiring.secret)
+        asked = provider(static(site, **bearer), aws.secret)
         assert outcome(ask(asked))["is"] == "failed"
         ssm.put_parameter(Name="/key", Value="new", Type="SecureString", Overwrite=True)
         assert outcome(ask(asked))["is"] == "completed"

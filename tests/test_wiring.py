@@ -131,7 +131,7 @@ def test_a_redis_that_says_nothing_is_given_up_after_one_knock(
 
 
 @pytest.fixture
-def aws() -> Iterator[None]:
+def mocked() -> Iterator[None]:
     """moto's SSM and Secrets Manager with the URL in them."""
     with mock_aws():
         boto3.client("ssm").put_parameter(Name="/meanwhile/redis", Value="redis://ssm.example.com", Type="SecureString")
@@ -153,7 +153,7 @@ def aws() -> Iterator[None]:
     ],
 )
 def test_the_url_may_stand_in_a_parameter_or_a_secret(
-    aws: None, monkeypatch: pytest.MonkeyPatch, reference: str, host: str
+    mocked: None, monkeypatch: pytest.MonkeyPatch, reference: str, host: str
 ) -> None:
     monkeypatch.setenv("REDIS_URL", reference)
     assert redis_of(wiring.queue()).connection_pool.connection_kwargs["host"] == host
@@ -170,7 +170,7 @@ def test_the_url_may_stand_in_a_parameter_or_a_secret(
     ],
 )
 def test_a_reference_that_leads_nowhere_is_named_and_no_value_is(
-    aws: None, monkeypatch: pytest.MonkeyPatch, reference: str
+    mocked: None, monkeypatch: pytest.MonkeyPatch, reference: str
 ) -> None:
     monkeypatch.setenv("REDIS_URL", reference)
     with pytest.raises(SecretUnavailable, match=reference.partition("#")[0]) as caught:
@@ -179,26 +179,12 @@ def test_a_reference_that_leads_nowhere_is_named_and_no_value_is(
 
 
 def test_a_reference_to_something_else_is_a_faulty_setting_whose_value_is_not_told(
-    aws: None, monkeypatch: pytest.MonkeyPatch
+    mocked: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDIS_URL", "secretsmanager:other")
     with pytest.raises(SettingsError, match="REDIS_URL: secretsmanager:other") as caught:
         wiring.queue()
     assert "hunter2" not in str(caught.value)
-
-
-def test_a_secret_in_the_environment_is_read_for_providers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("API_KEY", "k-1")
-    assert wiring.secret("env:API_KEY") == "k-1"
-    with pytest.raises(SecretUnavailable, match="env:NO_SUCH"):
-        wiring.secret("env:NO_SUCH")
-
-
-def test_a_secret_is_kept_and_read_anew_only_where_asked(aws: None) -> None:
-    assert wiring.secret("ssm:/meanwhile/redis") == "redis://ssm.example.com"
-    boto3.client("ssm").put_parameter(Name="/meanwhile/redis", Value="new", Type="SecureString", Overwrite=True)
-    assert wiring.secret("ssm:/meanwhile/redis") == "redis://ssm.example.com"
-    assert wiring.secret("ssm:/meanwhile/redis", fresh=True) == "new"
 
 
 # --- DynamoDB

@@ -1,0 +1,62 @@
+"""AWS as we use it: calls that end soon, and values by reference."""
+
+import logging
+import os
+from functools import cache
+from typing import Any
+
+from botocore.config import Config
+
+from shared.errors import SecretUnavailable
+
+SECRET_SECONDS = 300
+"""How long a secret is kept before it is read again."""
+log = logging.getLogger("meanwhile")
+
+
+def prompt(**options: Any) -> Config:
+    """What keeps a call to AWS short: two tries of 0.9 seconds, at most a second between them."""
+    return Config(
+        connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"}, **options
+    )
+
+
+def secret(reference: str, *, fresh: bool = False) -> str:
+    """The value that `ssm:/path`, `secretsmanager:id`, `secretsmanager:id#key` or `env:NAME` names.
+
+    Kept for SECRET_SECONDS unless `fresh`. Raises SecretUnavailable, which names the reference and never the value.
+    """
+    kind, _, name = reference.partition(":")
+    try:
+        if kind == "env":
+            return os.environ[name]
+        name, _, key = name.partition("#") if kind == "secretsmanager" else (name, "", "")
+        options: dict[str, Any] = {"decrypt": True} if kind == "ssm" else {"transform": "json"} if key else {}
+        value = _parameters(kind).get(name, max_age=SECRET_SECONDS, force_fetch=fresh, **options)
+        return _text(value[key] if key else value)
+    except Exception as error:  # noqa: BLE001 (it becomes ours)
+        cause = type(error.__context__ or error).__name__
+        log.warning("secret unavailable", extra={"reference": reference, "reason": cause})
+        raise SecretUnavailable(f"{reference}: {cause}") from None  # theirs may quote the value
+
+
+@cache
+def _parameters(kind: str) -> Any:
+    """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds.
+
+    A read is not cut by the attempt's deadline: begun just before it, two still fit into the 10 seconds that a lease
+    outlasts an attempt, and the first that fails ends the attempt.
+    """
+    from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
+
+    reader = {"ssm": parameters.SSMProvider, "secretsmanager": parameters.SecretsProvider}[kind]
+    return reader(boto_config=prompt())
+
+
+def _text(value: Any) -> str:
+    """A secret as text; a text of JSON is one, an object within it is none."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, str):
+        return value
+    raise TypeError("no text")
