@@ -8,6 +8,8 @@ def test_the_functions_are_the_handlers_with_their_timeouts() -> None:
         "EnqueueFunction": ("handlers.enqueue.handler", 25),
         "ProcessFunction": ("handlers.process.handler", 80),
         "ReconcileFunction": ("handlers.reconcile.handler", 60),
+        "CallbackFunction": ("handlers.callback.handler", 25),
+        "NotifyFunction": ("handlers.notify.handler", 60),
     }
 
 
@@ -18,8 +20,9 @@ def test_a_functions_environment_holds_literals_and_the_defaults_of_parameters_a
     assert "TABLE_NAME" not in environment
 
 
-def test_every_route_leads_to_enqueue() -> None:
-    assert set(routes()) == {
+def test_every_route_leads_to_its_function() -> None:
+    callback = Route("POST", "/callbacks/{provider}/{token}", "CallbackFunction")
+    assert set(routes()) - {callback} == {
         Route(method, path, "EnqueueFunction")
         for method, path in [
             ("GET", "/"),
@@ -31,6 +34,7 @@ def test_every_route_leads_to_enqueue() -> None:
             ("POST", "/tasks/revive"),
         ]
     }
+    assert callback in routes()
 
 
 def test_short_tags_are_read_as_their_long_forms() -> None:

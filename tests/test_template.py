@@ -77,7 +77,7 @@ def variables(**choices: str) -> dict[str, str]:
             case {"Fn::If": [str(condition), then, otherwise]}:
                 return value(then if choices.get(CONDITIONS[condition]) else otherwise)
             case {"Fn::Join": [str(between), list(parts)]}:
-                return between.join(text for text in map(value, parts) if text != "AWS::NoValue")
+                return between.join(text for text in map(value, parts) if text != "NoValue")
             case {"Fn::Sub": str(text)}:
                 return re.sub(r"\$\{(\w+)}", lambda found: value({"Ref": found[1]}), text)
             case _:
