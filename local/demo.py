@@ -68,6 +68,7 @@ def main() -> int:
             with ended_by_signals():
                 faults = demo(console, log)
         except KeyboardInterrupt:
+            path.unlink()
             console.print("\ninterrupted; everything has ended")
             return 130
         except NoServerError as error:

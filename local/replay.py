@@ -74,7 +74,7 @@ def fixture(*paths: Path) -> Callable[..., Any]:
 
 def replay(vector: Mapping[str, Any]) -> str | None:
     """Play one vector; None if all went as it says, else the first difference. Raises ProviderFileError."""
-    rules = _without_jitter(Rules.from_json(vector["config"]))
+    rules = without_jitter(Rules.from_json(vector["config"]))
     theatre = Theatre(rules)
     task = Task(vector.get("config_name", "vector"), "task-1")
     start = round(vector["start_epoch"] * 1000)
@@ -139,7 +139,8 @@ def _lacking(vector: Mapping[str, Any]) -> Iterator[str]:
             yield from missing(exchange.get("response", {}), f"{place}response.", "statusCode")
 
 
-def _without_jitter(rules: Rules) -> Rules:
+def without_jitter(rules: Rules) -> Rules:
+    """The same rules, whose delays are the longest that jitter would allow."""
     return dataclasses.replace(rules, backoff=dataclasses.replace(rules.backoff, jitter="none"))
 
 

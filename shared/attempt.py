@@ -67,7 +67,7 @@ class Attempt:
             return self.without_url(operation, context, stage)
         self.keep_outputs(operation, answered)
         if answered.undecodable and 200 <= answered.status <= 299:
-            return self.pace.trouble(self.record, self.now, "undecodable")
+            return self.trouble("undecodable", answered)
         return answered
 
     def unanswered(self, error: TransportError) -> Finding:

@@ -3,6 +3,7 @@
 The order of the steps closes every gap: a crash at any point leaves either nothing or a task that ends.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ from shared.queue import Add, Added, Hold, Queue, new_token, without_redis
 from shared.record import Record
 from shared.request import TaskRequest
 from shared.settings import Settings
-from shared.settle import Settlement, settle
+from shared.settle import Settlement, facts, settle
 from shared.store import Store
 from shared.view import Viewer, show, whole_seconds
 from shared.worker import Worker, record_of
@@ -24,6 +25,8 @@ ROUNDS = 5
 """How often a request that loses the race to begin looks again."""
 RESERVE_SECONDS = 5.0
 """Kept back from the function's time for storing, settling and answering."""
+
+log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,7 @@ class Enqueuer:
         raise Unavailable("the task changes too fast; try again", field="name")
 
     def _begun(self, item: Item, provider: Provider, remaining: Callable[[], float]) -> Answer:
+        log.debug("begun", extra=facts(item))
         record = record_of(item)
         seconds = provider.rules.first_answer_seconds
         seconds = self.settings.first_answer_seconds if seconds is None else seconds

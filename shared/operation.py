@@ -11,6 +11,7 @@ from shared.template import Expression, placeholders
 Decoding: TypeAlias = Literal["auto", "json", "jsonl", "csv", "text", "url"]
 ContentType: TypeAlias = Literal["application/json", "application/x-www-form-urlencoded", "text/plain", "text/csv"]
 
+DEFAULT_TIMEOUT_SECONDS = 20.0
 TEMPLATES = ("url", "query", "headers", "body")
 """The parts of an operation that may hold placeholders."""
 
@@ -58,7 +59,7 @@ def read_operation(reader: Reader) -> Operation:
         decode=reader.one_of("decode", "auto", "json", "jsonl", "csv", "text", "url", default="auto"),
         next=reader.expression("next") if "next" in reader else None,
         optional=reader.get("optional", bool, False),
-        timeout_seconds=reader.number("timeout", 20, beyond=True),
+        timeout_seconds=reader.number("timeout", DEFAULT_TIMEOUT_SECONDS, beyond=True),
     )
     reader.done()
     for part in TEMPLATES:

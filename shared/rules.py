@@ -53,6 +53,14 @@ class Rules:
         """The operation that asks after a job: poll, or the last submit operation where the file has no poll."""
         return self.poll or self.submit[-1]
 
+    def operations(self) -> list[tuple[str, Operation]]:
+        """Every operation, each with its place in the file."""
+        many = [("submit", self.submit), ("result", self.result)]
+        places = [
+            (f"$.{key}[{i}]" if len(few) > 1 else f"$.{key}", one) for key, few in many for i, one in enumerate(few)
+        ]
+        return places + [(f"$.{key}", one) for key, one in (("poll", self.poll), ("cancel", self.cancel)) if one]
+
     @classmethod
     def load(cls, path: Path, server: str | None = None) -> Self:
         """The file at `path`, its first server replaced by `server`. Raises ProviderFileError for every fault."""
@@ -156,15 +164,13 @@ def _read_the_rest(top: Reader) -> None:
 
 def _refuse_misplaced(top: Reader, rules: Rules) -> None:
     """What cannot work where it stands: the answer before an operation that has none, a link that is no result."""
-    submits = [(f"submit[{i}]" if len(rules.submit) > 1 else "submit", one) for i, one in enumerate(rules.submit)]
-    others = [(name, one) for name, one in (("poll", rules.poll), ("cancel", rules.cancel)) if one]
-    alone = {submits[0][0], "poll", "cancel"} | (set() if rules.poll else {submits[-1][0]})
-    for name, operation in submits + others:
-        if operation.decode == "url":
-            top.fault(f"{name}.decode", "url is for result operations: it sends no request")
-        if name in alone:
+    alone = {id(one) for one in (rules.submit[0], rules.asks_again, rules.cancel)}
+    for place, operation in rules.operations():
+        if operation.decode == "url" and not place.startswith("$.result"):
+            top.faults.append(f"{place}.decode: url is for result operations: it sends no request")
+        if id(operation) in alone:
             with suppress(ProviderFileError):  # a placeholder that is not JMESPath, which the reader has said
                 for part, expression in operation.placed():
                     if expression.refers_to("response"):
                         reason = "uses response, but no answer goes before it; keep what it needs in outputs"
-                        top.fault(f"{name}.{part}", f"${{{expression.text}}} {reason}")
+                        top.faults.append(f"{place}.{part}: ${{{expression.text}}} {reason}")

@@ -81,6 +81,17 @@ def placeholders(template: Json) -> Iterator[Placeholder]:
                 yield from placeholders(value)
 
 
+def literals(template: str) -> list[str]:
+    """The texts between a template's placeholders."""
+    return [part for part in _parts(template) if isinstance(part, str)]
+
+
+def is_placeholder(template: str) -> bool:
+    """Whether a text is one placeholder and nothing else."""
+    parts = _parts(template)
+    return len(parts) == 1 and isinstance(parts[0], Placeholder)
+
+
 def fill(template: Json, context: Json) -> Json:
     """The template with its placeholders replaced, nested ones too; a lone placeholder keeps its value's type."""
     match template:

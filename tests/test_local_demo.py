@@ -55,13 +55,16 @@ def test_the_demo_stores_every_task_exactly_once(tmp_path: Path) -> None:
 @pytest.mark.server
 @pytest.mark.slow
 def test_an_interrupted_demo_ends_at_once_and_says_so(tmp_path: Path) -> None:
-    output = tmp_path / "output"
+    output, temporary = tmp_path / "output", tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
     with output.open("wb") as stream:
-        program = subprocess.Popen([sys.executable, "-m", "local.demo"], cwd=ROOT, stdout=stream)
+        program = subprocess.Popen([sys.executable, "-m", "local.demo"], cwd=ROOT, env=environment, stdout=stream)
         wait_until(lambda: b"requests answered" in output.read_bytes(), 60, "the first requests")
         program.send_signal(signal.SIGINT)
         assert program.wait(30) == 130
     assert "interrupted" in output.read_text()
+    assert list(temporary.iterdir()) == []
 
 
 def test_the_plan_has_both_providers_both_routes_and_duplicates_side_by_side() -> None:

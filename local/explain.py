@@ -1,0 +1,193 @@
+"""Says in plain sentences what a provider file will do."""
+
+import json
+from collections.abc import Iterable, Iterator
+from urllib.parse import urljoin
+
+from shared.acceptor import Acceptor
+from shared.codec import Json
+from shared.operation import Operation
+from shared.rules import Rules
+from shared.security import ApiKey, Http, OAuth2, Scheme
+from shared.template import is_placeholder
+
+MEANS = {
+    "pending": "counts as still running",
+    "success": "completes",
+    "failure": "fails",
+    "retry": "is tried again",
+    "resubmit": "begins a new job",
+}
+_BODIES = {
+    "application/json": "a JSON body",
+    "application/x-www-form-urlencoded": "a form",
+    "text/plain": "a text",
+    "text/csv": "CSV",
+}
+
+
+def sentences(rules: Rules, first_answer_seconds: float) -> Iterator[str]:
+    """What happens to a task, in the order in which it happens."""
+    yield from _submit(rules, first_answer_seconds)
+    if rules.security:
+        origins = ", ".join(rules.servers)
+        yield f"It sends {_listed(map(_credential, rules.security), 'and')} to {origins}, and to no other origin."
+    yield from _again(rules)
+    if any(one.argument is rules.status and one.matcher != "status" for one in rules.acceptors):
+        yield f"Its status is {rules.status.text}."
+    yield from (f"{_answer(one, rules)} {_meaning(one, rules)}." for one in rules.acceptors)
+    yield from _unmatched(rules)
+    yield from _result(rules)
+    yield from _read(rules)
+    yield from _ends(rules)
+
+
+def span(seconds: float) -> str:
+    """A span for people: 90 s, 10 min, 24 h."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size or seconds == size == 3600:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:g} s"
+
+
+def request(operation: Operation, server: str) -> str:
+    """A request in a few words; what is filled in later stands in ${…}."""
+    url = operation.url if is_placeholder(operation.url) else urljoin(server, operation.url)
+    asked = "&".join(f"{name}={_plain(value)}" for name, value in operation.query.items())
+    query = f"{'&' if '?' in url else '?'}{asked}" if asked else ""
+    body = "" if operation.body is None else f" with {_BODIES[operation.content_type]}"
+    return f"{operation.method} {url}{query}{body}"
+
+
+def delays(rules: Rules) -> str:
+    """When the provider is asked again, as long as it does not say when."""
+    pace = rules.backoff
+    first = [pace.initial_delay, *(min(pace.max_delay, pace.min_delay * pace.multiplier**n) for n in range(1, 5))]
+    low, high = min(pace.min_delay, pace.max_delay), max(pace.min_delay, pace.max_delay)
+    if pace.multiplier == 1:
+        high = low = first[1]
+    between = f"{low:g} s" if low == high else f"{low:g}–{high:g} s"  # noqa: RUF001 (a dash between numbers)
+    if len(set(first)) == 1:
+        return f"every {between}"
+    jitter = f", each at random down to {pace.min_delay:g} s" if pace.jitter == "full" and pace.multiplier > 1 else ""
+    return f"every {between} (after {', '.join(f'{round(delay, 2):g}' for delay in first)}, … s{jitter})"
+
+
+def _submit(rules: Rules, first_answer_seconds: float) -> Iterator[str]:
+    steps = [request(operation, rules.servers[0]) for operation in rules.submit]
+    kept = [name for operation in rules.submit for name in operation.outputs]
+    keeps = f", and keeps {_listed(kept, 'and')} of the answer" if kept else ""
+    yield f"It submits {', then '.join(steps)}{keeps}."
+    waits = rules.first_answer_seconds if rules.first_answer_seconds is not None else first_answer_seconds
+    yield f"A new request waits up to {waits:g} s for that." if waits else "A new request does not wait for that."
+
+
+def _again(rules: Rules) -> Iterator[str]:
+    again = request(rules.poll, rules.servers[0]) if rules.poll else "the same request"
+    if not rules.poll and len(rules.submit) > 1:
+        again = request(rules.submit[-1], rules.servers[0])
+    hints = [f"{hint.argument.text} ({hint.unit})" for hint in rules.hints] + ["Retry-After"]
+    yield f"It asks again with {again}, {delays(rules)}, or when the answer says: {_listed(hints, 'or')}."
+
+
+def _answer(acceptor: Acceptor, rules: Rules) -> str:
+    expected = _listed(map(_plain if acceptor.matcher == "status" else _value, acceptor.expected), "or") or "nothing"
+    argument = acceptor.argument.text
+    about = f" in {argument}" if argument != rules.status.text else ""
+    stages = [stage for stage in ("submit", "poll", "result") if stage in acceptor.on]
+    where = "" if stages == ["poll"] else f" (in the answer to {_listed(stages, 'and') or 'nothing'})"
+    match acceptor.matcher:
+        case "status":
+            return f"HTTP {expected}{where}"
+        case "pathAny":
+            return f"{expected} among {argument}{where}"
+        case "pathAll":
+            return f"nothing but {expected} in {argument}{where}"
+        case "path" if acceptor.expected == (True,):
+            return f"{argument}{where}"
+    return f"{expected}{about}{where}"
+
+
+def _meaning(acceptor: Acceptor, rules: Rules) -> str:
+    if acceptor.state == "success" and rules.result and acceptor.on != {"result"}:
+        return "completes, once its result is fetched"
+    if acceptor.state == "failure":
+        return f"fails with {(acceptor.message or rules.error).text}"
+    if acceptor.state == "resubmit":
+        return f"begins a new job, at most {_times(rules.max_resubmits)}"
+    return MEANS[acceptor.state]
+
+
+def _unmatched(rules: Rules) -> Iterator[str]:
+    yield (
+        f"An unknown 2xx counts as still running. No answer, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 is "
+        f"tried again, at most {_times(rules.max_errors)} in a row. Any other answer fails with {rules.error.text}."
+    )
+    if any(isinstance(scheme, OAuth2) for scheme in rules.security):
+        yield "A 401 renews the token, once in a row."
+    if rules.not_found_grace_seconds and not _names_404(rules):
+        yield f"A 404 within {span(rules.not_found_grace_seconds)} after the submit is tried again."
+
+
+def _names_404(rules: Rules) -> bool:
+    return any(one.names(404) and "poll" in one.on for one in rules.acceptors)
+
+
+def _result(rules: Rules) -> Iterator[str]:
+    if rules.result:
+        steps = [_fetch(operation, rules.servers[0]) for operation in rules.result]
+        yield f"After success it {', then '.join(steps)}."
+
+
+def _fetch(operation: Operation, server: str) -> str:
+    if operation.decode == "url":
+        return f"keeps the link {operation.url} itself"
+    pages = f" with every page that {operation.next.text} leads to" if operation.next else ""
+    decoded = f" as {operation.decode}" if operation.decode != "auto" else ""
+    optional = ", if there is one" if operation.optional else ""
+    return f"fetches {request(operation, server)}{decoded}{pages}{optional}"
+
+
+def _read(rules: Rules) -> Iterator[str]:
+    if not (rules.result and rules.result[-1].decode == "url"):
+        yield f"The data is {rules.data.text}{' of the last answer' if rules.result else ''}."
+    if rules.partial.text not in ("null", "`null`"):
+        yield f"While it runs, {rules.partial.text} is shown as partial data."
+    if rules.progress:
+        yield f"Its progress is {rules.progress.text}."
+
+
+def _ends(rules: Rules) -> Iterator[str]:
+    cancel = f", and cancelled with {request(rules.cancel, rules.servers[0])}" if rules.cancel else ""
+    yield f"It is given up {span(rules.max_wait_seconds)} after its first submit{cancel}."
+    fresh, failed = span(rules.freshness_seconds), span(rules.freshness_failed_seconds)
+    yield f"Completed data answers new requests for {fresh}, a failure for {failed}."
+
+
+def _credential(scheme: Scheme) -> str:
+    match scheme:
+        case Http(scheme="bearer", secret=secret):
+            return f"a bearer token from {secret}"
+        case Http(secret=secret):
+            return f"user and password from {secret}"
+        case ApiKey(place=place, name=name, secret=secret):
+            return f"the {place} {name} from {secret}"
+        case OAuth2(token_url=url, client_secret=secret):
+            return f"a token of {url} (client secret from {secret})"
+
+
+def _value(value: Json) -> str:
+    return f"'{value}'" if isinstance(value, str) else _plain(value)
+
+
+def _plain(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _listed(words: Iterable[str], last: str) -> str:
+    *most, end = [*words] or [""]
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once"}.get(number, f"{number} times")

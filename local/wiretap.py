@@ -1,0 +1,89 @@
+"""Listens to a provider at work: the real transport and the real acceptors, whose every step is told."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shared.acceptor import Acceptor
+from shared.codec import Json
+from shared.errors import TransportError
+from shared.origin import Origin
+from shared.rules import Rules
+from shared.transport import Call, Reply, Transport
+
+
+class Listener:
+    """Hears what happens, in this order."""
+
+    def asked(self, call: Call, *, authorised: bool) -> None:
+        """A request is sent; `authorised`: with credentials, which `call` does not show."""
+
+    def answered(self, reply: Reply) -> None:
+        """It has its whole answer."""
+
+    def unanswered(self, error: TransportError) -> None:
+        """It has none."""
+
+    def matched(self, number: int, acceptor: Acceptor) -> None:
+        """An acceptor of the file means this answer."""
+
+
+class Wiretap(Transport):
+    """The transport of production, telling what it sends and gets; redirects are requests of their own."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        super().__init__(4)
+        self._listeners = listeners
+        self._bare: Call | None = None
+
+    def send(
+        self,
+        call: Call,
+        seconds: float,
+        *,
+        allowed: frozenset[Origin] = frozenset(),
+        attach: Callable[[Call], Call] | None = None,
+        stay: Callable[[int], bool] = lambda _: False,
+    ) -> Reply:
+        def noted(bare: Call) -> Call:
+            assert attach is not None
+            self._bare = bare
+            return attach(bare)
+
+        return super().send(call, seconds, allowed=allowed, attach=noted if attach else None, stay=stay)
+
+    def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
+        bare, self._bare = self._bare, None
+        for listener in self._listeners:
+            listener.asked(bare or call, authorised=bare is not None and bare != call)
+        try:
+            reply = super().once(call, seconds, allowed)
+        except TransportError as error:
+            for listener in self._listeners:
+                listener.unanswered(error)
+            raise
+        for listener in self._listeners:
+            listener.answered(reply)
+        return reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Noted(Acceptor):
+    number: int
+    listeners: Sequence[Listener]
+
+    def matches(self, envelope: dict[str, Json]) -> bool:
+        found = Acceptor.matches(self, envelope)
+        if found and "body" in envelope:  # else it is only asked whether it names a redirect
+            for listener in self.listeners:
+                listener.matched(self.number, self)
+        return found
+
+
+def tapped(rules: Rules, listeners: Sequence[Listener]) -> Rules:
+    """The same rules, whose acceptors tell when they match."""
+    acceptors = []
+    for number, one in enumerate(rules.acceptors):
+        fields = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+        acceptors.append(_Noted(**fields, number=number, listeners=listeners))
+    return dataclasses.replace(rules, acceptors=tuple(acceptors))

@@ -1,0 +1,145 @@
+"""Shows a trial on the terminal while it happens, secrets masked."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from textwrap import indent
+
+from typing_extensions import override
+
+from local.explain import MEANS, span
+from local.mask import Mask
+from local.recorder import PASSING
+from local.wiretap import Listener
+from shared.acceptor import Acceptor
+from shared.codec import Json, dumps, loads
+from shared.errors import TransportError
+from shared.outcome import Completed, Failed, Outcome, Pending, Retry
+from shared.record import Record
+from shared.transport import Call, Reply, url_of
+
+SHOWN_CHARACTERS = 2000
+ADVICE = {
+    "missing-input": "the URL needs input that was not given: --input '{…}'",
+    "missing-output": "an answer has not what poll needs; look at outputs",
+    "not-a-list": "with next, data must be the list of one page",
+    "refused-target": "only public addresses are asked, and the origins in servers",
+    "undecodable": "the body is not what it is declared to be; look at decode",
+    "missing-link": "the URL of the result has no value in the answer before it",
+    "http": "a status that may pass",
+    "acceptor": "as the file says",
+    "not-found-grace": "a 404 so soon after the submit",
+    "expired-link": "poll again for a fresh one",
+    "secret": "the reference names nothing that can be read here",
+    "token": "look at tokenUrl, clientId and clientAuth",
+    "unauthorized": "with another token",
+}
+"""What to know of a trouble, by its reason."""
+
+
+class Witness(Listener):
+    """Tells by `say`, one line at a time."""
+
+    def __init__(self, say: Callable[[str], None], mask: Mask, token_urls: frozenset[str]) -> None:
+        self._say = say
+        self._mask = mask
+        self._token_urls = token_urls
+        self._fetches_token = False
+        self._unjudged: Reply | None = None
+
+    @override
+    def asked(self, call: Call, *, authorised: bool) -> None:
+        self._judged_by_status(goes_on=True)
+        self._fetches_token = call.url in self._token_urls
+        url = self._mask.text(url_of(call))
+        if self._fetches_token:
+            self._say(f"  → {call.method} {url} for a token")
+            return
+        self._say(f"  → {call.method} {url}{' with credentials' if authorised else ''}")
+        for name, value in call.headers.items():
+            self._say(f"    {name}: {self._mask.text(value)}")
+        if call.body is not None:
+            self._show(call.body)
+
+    @override
+    def answered(self, reply: Reply) -> None:
+        self._say(f"  ← {reply.status} {_phrase(reply.status)}".rstrip())
+        if self._fetches_token:
+            self._learn_tokens(reply)
+            return
+        self._unjudged = reply
+        for name, value in reply.headers.items():
+            if name not in PASSING:
+                self._say(f"    {name}: {self._mask.text(value)}")
+        if reply.body:
+            self._show(_read(reply.body))
+
+    @override
+    def unanswered(self, error: TransportError) -> None:
+        self._say(f"  ← {self._mask.text(str(error))}")
+
+    @override
+    def matched(self, number: int, acceptor: Acceptor) -> None:
+        self._unjudged = None
+        self._say(f"  $.acceptors[{number}] matches: {MEANS[acceptor.state]}")
+
+    def concluded(self, outcome: Outcome, record: Record) -> None:
+        """An attempt is over."""
+        if isinstance(outcome, Retry) and outcome.reason == "undecodable":
+            self._unjudged = None
+        self._judged_by_status(goes_on=False)
+        if record.outputs:
+            self._say(f"  outputs: {self._shown(record.outputs)}")
+        match outcome:
+            case Pending(delay, partial, progress):
+                known = "" if partial is None else f", partial data {self._shown(partial)}"
+                known += "" if progress is None else f", progress {self._shown(progress)}"
+                self._say(f"  = still running{known}; asked again in {span(delay)}")
+            case Retry(delay, reason, action):
+                begins = " with a new job" if action == "resubmit" else ""
+                self._say(f"  = trouble: {reason}{_advice(reason)}; tried again{begins} in {span(delay)}")
+            case Completed(data):
+                self._say(f"  = completed: {self._shown(data)}")
+            case Failed(reason, error):
+                said = "" if error is None else f": {self._shown(error)}"
+                self._say(f"  = failed: {reason}{said}{_advice(reason)}")
+
+    def _judged_by_status(self, *, goes_on: bool) -> None:
+        reply, self._unjudged = self._unjudged, None
+        if reply is None:
+            return
+        if goes_on and 300 <= reply.status <= 399:
+            self._say("  a redirect that no acceptor names is followed")
+        else:
+            self._say("  no acceptor matches, so its HTTP status decides")
+
+    def _learn_tokens(self, reply: Reply) -> None:
+        answer = _read(reply.body)
+        for name in ("access_token", "refresh_token", "id_token"):
+            if isinstance(answer, dict) and isinstance(answer.get(name), str):
+                self._mask.learn(answer[name])
+
+    def _show(self, body: Json) -> None:
+        self._say(indent(self._shown(body).rstrip(), "    "))
+
+    def _shown(self, value: Json) -> str:
+        masked = self._mask.value(value)
+        text = masked if isinstance(masked, str) else dumps(masked)
+        return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}… ({len(text)} characters)"
+
+
+def _read(body: bytes) -> Json:
+    try:
+        return loads(body)
+    except ValueError:
+        return body.decode(errors="replace")
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _advice(reason: str) -> str:
+    return f" ({ADVICE[reason]})" if reason in ADVICE else ""

@@ -1,0 +1,209 @@
+"""The Redis client as wiring makes it: how long it waits, what it asks again and what never."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO, TypeAlias
+
+import pytest
+
+from shared import wiring
+from shared.errors import QueueUnavailable
+from shared.queue import Claim, Hold, Queue
+from shared.task import Task
+
+READ_SECONDS = 0.2
+"""What a test waits for a reply that never comes."""
+NOTHING_DUE = b"*3\r\n:-1\r\n:0\r\n:0\r\n"
+HELLO = b"%2\r\n+server\r\n+redis\r\n+proto\r\n:3\r\n"
+
+Reply: TypeAlias = bytes | None
+"""What to answer; nothing at all (b""), or None: hang up."""
+
+
+class ScriptedRedis:
+    """Speaks just enough of the protocol; answers each call as it is told, the last answer for ever."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = list(replies)
+        self.calls: list[list[bytes]] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._connections: list[socket.socket] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+
+    def hang_up(self) -> None:
+        """Cuts every connection, as a proxy does with idle ones."""
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.hang_up()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self._connections.append(connection)
+                threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as stream, suppress(OSError, ValueError):
+            while command := _command(stream):
+                reply = self._reply(command)
+                if reply is None:
+                    return
+                connection.sendall(reply)
+
+    def _reply(self, command: list[bytes]) -> Reply:
+        match command[0].upper():
+            case b"HELLO":
+                return HELLO
+            case b"EVALSHA" | b"ZSCAN":
+                self.calls.append(command)
+                return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        return b"+OK\r\n"
+
+
+def _command(stream: BinaryIO) -> list[bytes]:
+    count = stream.readline()
+    if not count:
+        return []
+    return [stream.read(int(stream.readline()[1:]) + 2)[:-2] for _ in range(int(count[1:]))]
+
+
+@pytest.fixture
+def server() -> Iterator[Callable[..., ScriptedRedis]]:
+    """Starts a scripted Redis."""
+    started: list[ScriptedRedis] = []
+
+    def start(*replies: Reply) -> ScriptedRedis:
+        started.append(ScriptedRedis(*replies))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+@pytest.fixture
+def queue_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Queue]]:
+    """The queue that wiring makes for a URL, but waiting for a reply less long."""
+    made: list[Queue] = []
+
+    def make(url: str) -> Queue:
+        monkeypatch.setenv("REDIS_URL", url)
+        made.append(wiring.queue())
+        _kwargs(made[-1])["socket_timeout"] = READ_SECONDS
+        return made[-1]
+
+    yield make
+    for queue in made:
+        queue._client.close()
+
+
+def _kwargs(queue: Queue) -> dict[str, Any]:
+    client: Any = queue._client
+    kwargs: dict[str, Any] = client.connection_pool.connection_kwargs
+    return kwargs
+
+
+def claim(queue: Queue) -> Claim:
+    return queue.claim("example", limit=1, lease_seconds=30, token="t")
+
+
+def test_it_connects_within_a_second_and_reads_within_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    kwargs = _kwargs(wiring.queue())
+    assert (kwargs["socket_connect_timeout"], kwargs["socket_timeout"]) == (1, 2)
+
+
+def test_a_call_is_answered(server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]) -> None:
+    redis = server(NOTHING_DUE)
+    assert claim(queue_of(redis.url)) == Claim((), None, suspects=False, expired=0)
+    assert len(redis.calls) == 1
+
+
+def test_a_claim_whose_reply_does_not_come_is_not_repeated(
+    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]
+) -> None:
+    redis = server(b"")
+    with pytest.raises(QueueUnavailable, match="Timeout"):
+        claim(queue_of(redis.url))
+    assert len(redis.calls) == 1
+
+
+@pytest.mark.parametrize("verb", ["add", "complete", "release", "bury", "forget", "look", "dead"])
+def test_no_call_waits_for_two_replies(
+    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue], verb: str
+) -> None:
+    redis = server(b"")
+    queue, task = queue_of(redis.url), Task("example", "a")
+    hold = Hold(task, 1, "t")
+    calls: dict[str, Callable[[], object]] = {
+        "add": lambda: queue.add([(task, 1, "{}")], token="t"),
+        "complete": lambda: queue.complete([hold]),
+        "release": lambda: queue.release([(hold, 0, None)]),
+        "bury": lambda: queue.bury([hold]),
+        "forget": lambda: queue.forget([(task, 1)]),
+        "look": lambda: queue.look([task]),
+        "dead": lambda: queue.dead("example"),
+    }
+    with pytest.raises(QueueUnavailable):
+        calls[verb]()
+    assert len(redis.calls) == 1
+
+
+def test_a_call_whose_connection_breaks_is_repeated_once_and_no_more(
+    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]
+) -> None:
+    redis = server(None)
+    with pytest.raises(QueueUnavailable):
+        claim(queue_of(redis.url))
+    assert len(redis.calls) == 2
+
+
+def test_a_call_whose_connection_breaks_once_succeeds(
+    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]
+) -> None:
+    redis = server(None, NOTHING_DUE)
+    assert claim(queue_of(redis.url)).tasks == ()
+    assert redis.calls[0] == redis.calls[1]
+
+
+def test_a_connection_that_was_cut_while_idle_costs_nothing(
+    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]
+) -> None:
+    redis = server(NOTHING_DUE)
+    queue = queue_of(redis.url)
+    claim(queue)
+    redis.hang_up()
+    assert claim(queue).tasks == ()
+
+
+@pytest.mark.parametrize("error", ["READONLY replica", "LOADING", "OOM command not allowed", "NOAUTH", "ERR broken"])
+def test_an_error_reply_is_unavailable_and_not_repeated_by_the_client(
+    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue], error: str
+) -> None:
+    redis = server(f"-{error}\r\n".encode())
+    with pytest.raises(QueueUnavailable):
+        claim(queue_of(redis.url))
+    assert len(redis.calls) <= 2
+
+
+def test_where_nobody_listens_it_is_unavailable(queue_of: Callable[[str], Queue]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(QueueUnavailable, match="ConnectionError"):
+        claim(queue_of(f"redis://127.0.0.1:{port}/0"))
+
+
+def test_making_the_queue_connects_to_nothing(queue_of: Callable[[str], Queue]) -> None:
+    queue_of("redis://192.0.2.1:6379/0")  # the network guard would tell
