@@ -19,13 +19,14 @@ http = APIGatewayHttpResolver(strip_prefixes=[request.BASE_PATH])
 
 
 @router.get("/")
-def get_by_task_name() -> Response[str]:
-    return _response(wiring.enqueuer().answer(_read(request.from_query), _remaining))
-
-
 @router.post("/tasks")
-def post_task() -> Response[str]:
-    return _response(wiring.enqueuer().answer(_read(request.from_body), _remaining))
+def enqueue() -> Response[str]:
+    return _response(wiring.enqueuer().answer(_read(request.for_task), _remaining))
+
+
+@router.post("/tasks/batch")
+def enqueue_batch() -> Response[str]:
+    return _response(wiring.enqueuer().batch(_read(request.for_batch), _remaining))
 
 
 @router.post("/tasks/revive")
@@ -54,7 +55,9 @@ def _remaining() -> float:
 
 
 def _response(answer: Answer) -> Response[str]:
-    return Response(answer.status, answer.content_type, answer.text, answer.headers(router.current_event.raw_event))
+    event = router.current_event.raw_event
+    answer = answer.unless_known(event)
+    return Response(answer.status, answer.content_type, answer.text, answer.headers(event))
 
 
 def _problem(error: Problem | StoreUnavailable) -> Response[str]:
@@ -63,14 +66,10 @@ def _problem(error: Problem | StoreUnavailable) -> Response[str]:
     return _response(problem(error))
 
 
-def _no_route(_: Exception) -> Response[str]:
-    return _problem(NotFound("there is no such route", field="path"))
-
-
 for resolver in (rest, http):
     resolver.include_router(router)
     resolver.exception_handler([Problem, StoreUnavailable])(_problem)
-    resolver.not_found(_no_route)
+    resolver.not_found(lambda _: _problem(NotFound("there is no such route", field="path")))
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from shared.codec import Json, dumps
 from shared.errors import Problem, StoreUnavailable, Unavailable
+from shared.preference import header
 from shared.task import Task
 
 
@@ -16,18 +17,28 @@ class Answer:
     """Status and body of an answer. `location` names the task whose status view tells more."""
 
     status: int
-    body: dict[str, Json]
+    body: dict[str, Json] | None
     content_type: str = "application/json"
     retry_after_seconds: int | None = None
     location: Task | None = None
+    etag: str | None = None
     text: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", dumps(self.body))
+        object.__setattr__(self, "text", "" if self.body is None else dumps(self.body))
+
+    def unless_known(self, event: Mapping[str, Any]) -> "Answer":
+        """304 without a body if the request names this answer's ETag in If-None-Match (RFC 9110), else the answer."""
+        known = {tag.strip() for tag in header(event, "if-none-match").split(",")}
+        if self.etag is not None and known & {self.etag, "*"}:
+            return Answer(status=304, body=None, etag=self.etag)
+        return self
 
     def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
         """The headers, for the event that was answered: `Location` has its stage and base path."""
-        headers = {"Cache-Control": "no-store"}
+        headers = {"Cache-Control": "no-store"} if self.etag is None else {"Cache-Control": "private, no-cache"}
+        if self.etag is not None:
+            headers["ETag"] = self.etag
         if self.retry_after_seconds is not None:
             headers["Retry-After"] = str(self.retry_after_seconds)
         if self.location is not None:

@@ -9,12 +9,15 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from shared.codec import Json, dumps, loads
-from shared.errors import BadRequest, ContentTooLarge
+from shared.errors import BadRequest, ContentTooLarge, Problem
+from shared.preference import NONE, Preferences, preferences
 from shared.task import Task
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_INPUT_BYTES = 32 * 1024
 MAX_GROUP = 64
+MAX_BATCH = 100
+MAX_BATCH_BYTES = 1024 * 1024
 FIELDS = {"provider", "name", "input", "group"}
 
 BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
@@ -25,7 +28,7 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRequest:
-    """A request for a task's data. `input` None: not given; `max_age_seconds` None: the provider's freshness.
+    """A request for a task's data. `input` None: not given.
 
     `group` says whose request it is: one group's many tasks do not hold up another's.
     """
@@ -33,22 +36,39 @@ class TaskRequest:
     task: Task
     input: dict[str, Json] | None = None
     group: str = ""
-    max_age_seconds: float | None = None
+    prefers: Preferences = NONE
+
+
+def for_task(event: Event, default_provider: str) -> TaskRequest:
+    """`GET /?task-name=NAME`, the sketch's call, optionally `&provider=P`; or `POST /tasks` with
+    `{"provider"?, "name", "input"?, "group"?}`.
+    """
+    context = event.get("requestContext") or {}
+    method = event.get("httpMethod") or context.get("http", {}).get("method")
+    return from_query(event, default_provider) if method == "GET" else from_body(event, default_provider)
 
 
 def from_query(event: Event, default_provider: str) -> TaskRequest:
-    """The sketch's call: `GET /?task-name=NAME`, optionally `&provider=P`."""
+    """The query's `task-name` and `provider`."""
     query = _query(event, {"task-name", "provider"})
     if "task-name" not in query:
         raise BadRequest("the query parameter task-name is missing", field="task-name")
     task = Task.named(query.get("provider", default_provider), query["task-name"])
-    return TaskRequest(task=task, max_age_seconds=_max_age(event))
+    return TaskRequest(task=task, prefers=preferences(event))
 
 
 def from_body(event: Event, default_provider: str) -> TaskRequest:
-    """`POST /tasks` with `{"provider"?, "name", "input"?, "group"?}`."""
+    """The body's `provider`, `name`, `input` and `group`."""
     body = _body(event, FIELDS)
-    return _task_request(body, default_provider, _max_age(event))
+    return _task_request(body, default_provider, preferences(event))
+
+
+def for_batch(event: Event, default_provider: str) -> list[TaskRequest | Problem]:
+    """`POST /tasks/batch` with `{"tasks": [{"name", …}, …]}`, 1 to 100 of them: each a request, or its own fault."""
+    tasks = _body(event, {"tasks"}, MAX_BATCH_BYTES).get("tasks")
+    if not isinstance(tasks, list) or not 1 <= len(tasks) <= MAX_BATCH:
+        raise BadRequest(f"tasks must be a list of 1 to {MAX_BATCH} requests", field="tasks")
+    return [_one_of_batch(body, default_provider, preferences(event)) for body in tasks]
 
 
 def named_in_body(event: Event, default_provider: str) -> Task:
@@ -77,7 +97,7 @@ def named_in_url(event: Event, default_provider: str) -> Task:
     return Task.named(provider, name)
 
 
-def _task_request(body: dict[str, Json], default_provider: str, max_age_seconds: float | None) -> TaskRequest:
+def _task_request(body: dict[str, Json], default_provider: str, prefers: Preferences) -> TaskRequest:
     input_, group = body.get("input"), body.get("group", "")
     if "input" in body:
         if not isinstance(input_, dict):
@@ -87,7 +107,7 @@ def _task_request(body: dict[str, Json], default_provider: str, max_age_seconds:
     if "group" in body and not (isinstance(group, str) and 1 <= len(group) <= MAX_GROUP and group.isprintable()):
         raise BadRequest(f"the group must be 1 to {MAX_GROUP} printable characters", field="group")
     task = _named(body, default_provider)
-    return TaskRequest(task=task, input=input_, group=group, max_age_seconds=max_age_seconds)
+    return TaskRequest(task=task, input=input_, group=group, prefers=prefers)
 
 
 def _named(body: dict[str, Json], default_provider: str) -> Task:
@@ -100,12 +120,22 @@ def _named(body: dict[str, Json], default_provider: str) -> Task:
     return Task.named(provider, name)
 
 
-def _body(event: Event, known: set[str]) -> dict[str, Json]:
+def _one_of_batch(body: Json, default_provider: str, prefers: Preferences) -> TaskRequest | Problem:
+    try:
+        if not isinstance(body, dict):
+            raise BadRequest("a task must be an object", field="tasks")
+        _refuse_unknown(body, FIELDS)
+        return _task_request(body, default_provider, prefers)
+    except Problem as problem:
+        return problem
+
+
+def _body(event: Event, known: set[str], most_bytes: int = MAX_BODY_BYTES) -> dict[str, Json]:
     raw = event.get("body") or ""
     try:
         text = base64.b64decode(raw, validate=True) if event.get("isBase64Encoded") else raw.encode()
-        if len(text) > MAX_BODY_BYTES:
-            raise ContentTooLarge(f"the body is larger than {MAX_BODY_BYTES} bytes", field="body")
+        if len(text) > most_bytes:
+            raise ContentTooLarge(f"the body is larger than {most_bytes} bytes", field="body")
         body = loads(text, unique_keys=True)
     except binascii.Error as error:
         raise BadRequest("the body is not base64, although the event says so", field="body") from error
@@ -134,14 +164,3 @@ def _refuse_unknown(given: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(set(given) - known)
     if unknown:
         raise BadRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}", field=unknown[0])
-
-
-def _max_age(event: Event) -> float | None:
-    """How old an answer may be, by the request's Cache-Control: `no-cache` is 0; what cannot be read is ignored."""
-    headers = event.get("headers") or {}
-    control = ",".join(value for name, value in headers.items() if name.lower() == "cache-control" and value)
-    directives = {directive.strip().lower() for directive in control.split(",")}
-    if "no-cache" in directives:
-        return 0
-    ages = [int(found[1]) for directive in directives if (found := re.fullmatch(r'max-age="?(\d{1,10})"?', directive))]
-    return min(ages, default=None)

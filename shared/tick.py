@@ -23,6 +23,8 @@ Tally: TypeAlias = dict[str, Counter[str]]
 """Provider -> what its tasks counted as: claimed, expired, completed, snoozed, retried, buried, forgotten, released,
 lost, abandoned (still running when the time was over), unreachable (Redis calls that failed)."""
 
+Invite: TypeAlias = Callable[[int], None]
+
 SETTLE_SECONDS = 5.0
 """Kept back at the end of the function's time for storing and settling."""
 
@@ -50,12 +52,17 @@ class Ticker:
         self._settings = settings
         self._clockwork = clockwork
 
-    def run(self, remaining: Callable[[], float]) -> Tally:
-        """One tick; `remaining` tells the seconds that the function has left. Returns before they are over."""
+    def run(self, remaining: Callable[[], float], invite: Invite | None = None) -> Tally:
+        """One tick; `remaining` tells the seconds that the function has left. Returns before they are over.
+
+        `invite` starts so many further ticks beside this one, where more is due than it can ask in its window.
+        """
         seconds = self._settings.attempt_seconds
         window = min(self._settings.window_seconds, remaining() - seconds - SETTLE_SECONDS)
         pool = self._clockwork.pool(self._settings.parallel_tasks)
-        run = _Run(self._queue, self._worker, self._providers, self._settings, self._clockwork, pool, remaining, window)
+        run = _Run(
+            self._queue, self._worker, self._providers, self._settings, self._clockwork, pool, remaining, window, invite
+        )
         try:
             return run.loop()
         finally:
@@ -72,6 +79,7 @@ class _Run:
     pool: Executor
     remaining: Callable[[], float]
     window_seconds: float
+    invite: Invite | None
     in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
     suspects: set[str] = field(default_factory=set)
     alone: bool = False
@@ -84,6 +92,7 @@ class _Run:
         while True:
             wait_seconds = self.refill() if self.elapsed() < self.window_seconds else math.inf
             if self.in_flight:
+                self.call_for_help()
                 self.collect(wait_seconds)
                 if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:
                     return self.abandon()
@@ -106,6 +115,23 @@ class _Run:
         if self.suspects and not self.in_flight:
             return math.inf if self.start_suspect() else 0
         return wait_seconds
+
+    def call_for_help(self) -> None:
+        """Once a tick: invite further ticks if, at the pace so far, this one cannot ask all that is due."""
+        elapsed, full = self.elapsed(), len(self.in_flight) >= self.settings.parallel_tasks
+        asked = sum(tally["claimed"] for tally in self.tally.values()) - len(self.in_flight)
+        if self.invite is None or not full or not asked or elapsed < self.settings.tick_seconds:
+            return
+        invite, self.invite = self.invite, None
+        try:
+            due = sum(self.queue.backlog(provider) for provider in self.providers)
+        except QueueUnavailable:
+            return
+        askable = asked / elapsed * max(self.window_seconds - elapsed, 0)
+        workers = min(self.settings.max_workers, math.ceil(due / max(askable, 1)))
+        if workers > 1:
+            log.info("invited", extra={"workers": workers - 1, "due": due})
+            invite(workers - 1)
 
     def start_ordinary(self) -> float:
         """Share the free slots among the providers that have due tasks; the seconds until the next falls due.
