@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from aws_lambda_powertools import Logger, Metrics
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from shared.cancel import Canceller
+from shared.codec import dumps
 from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
 from shared.errors import ProviderFileError, SecretUnavailable
@@ -160,6 +162,17 @@ def ticker() -> Ticker:
     """process."""
     clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
     return Ticker(queue(), worker(), providers(), settings(), clockwork)
+
+
+def invoke(function: str, event: dict[str, Any], *, times: int) -> None:
+    """Invoke a function so many times, without waiting for it; what fails is logged and left to the next tick."""
+    timeouts = Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1})
+    client = boto3.client("lambda", config=timeouts)
+    for _ in range(times):
+        try:
+            client.invoke(FunctionName=function, InvocationType="Event", Payload=dumps(event))
+        except (BotoCoreError, ClientError) as error:
+            logger().error("not invoked", extra={"function": function, "reason": str(error)})
 
 
 @cache
