@@ -19,14 +19,18 @@ http = APIGatewayHttpResolver(strip_prefixes=[request.BASE_PATH])
 
 
 @router.get("/")
+def get_by_task_name() -> Response[str]:
+    return _response(wiring.enqueuer().answer(_read(request.from_query), _remaining))
+
+
 @router.post("/tasks")
-def enqueue() -> Response[str]:
-    return _response(wiring.enqueuer().answer(_read(request.for_task), _remaining))
+def post_task() -> Response[str]:
+    return _response(wiring.enqueuer().answer(_read(request.from_body), _remaining))
 
 
 @router.post("/tasks/batch")
-def enqueue_batch() -> Response[str]:
-    return _response(wiring.enqueuer().batch(_read(request.for_batch), _remaining))
+def post_batch() -> Response[str]:
+    return _response(wiring.batcher().answer(_read(request.from_batch), _remaining))
 
 
 @router.post("/tasks/revive")
@@ -60,19 +64,22 @@ def _response(answer: Answer) -> Response[str]:
     return Response(answer.status, answer.content_type, answer.text, answer.headers(event))
 
 
-def _problem(error: Problem | StoreUnavailable) -> Response[str]:
+def _problem(error: Exception) -> Response[str]:
     if isinstance(error, StoreUnavailable):
         wiring.logger().error("store unavailable", extra={"reason": str(error)})
+    elif not isinstance(error, Problem):
+        wiring.logger().error("request broke", exc_info=error)
     return _response(problem(error))
 
 
 for resolver in (rest, http):
     resolver.include_router(router)
-    resolver.exception_handler([Problem, StoreUnavailable])(_problem)
+    resolver.exception_handler(Exception)(_problem)
     resolver.not_found(lambda _: _problem(NotFound("there is no such route", field="path")))
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one API Gateway event; every answer's body is text."""
+    wiring.logger()  # makes what shared/ logs JSON
     resolver = http if event.get("version") == "2.0" else rest
     return resolver.resolve(event, context)

@@ -16,6 +16,7 @@ INVITATION = {"invited": True}
 
 def handler(event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
     """Claim what is due, ask, settle. Returns, for each provider, how many tasks ended how."""
+    logger = wiring.logger()  # first: it makes what shared/ logs JSON
 
     def invite(workers: int) -> None:
         wiring.invoke(context.invoked_function_arn, INVITATION, times=workers)
@@ -24,7 +25,7 @@ def handler(event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
         lambda: context.get_remaining_time_in_millis() / 1000, None if event == INVITATION else invite
     )
     counts = {provider: dict(counter) for provider, counter in tally.items()}
-    wiring.logger().info("tick", extra={"tally": counts})
+    logger.info("tick", extra={"tally": counts})
     for provider, counted in counts.items():
         _measure(provider, counted)
     return counts

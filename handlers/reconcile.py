@@ -9,7 +9,8 @@ from shared import wiring
 
 def handler(_event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
     """Compare the open items with Redis. Returns, for each provider, what was seen and repaired."""
+    logger = wiring.logger()  # first: it makes what shared/ logs JSON
     tally = wiring.reconciler().run(lambda: context.get_remaining_time_in_millis() / 1000)
     counts = {provider: dict(counter) for provider, counter in tally.items()}
-    wiring.logger().info("reconcile", extra={"tally": counts})
+    logger.info("reconcile", extra={"tally": counts})
     return counts

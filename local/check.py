@@ -1,8 +1,6 @@
 """Checks a provider file: what the schema says, what production refuses, and what is likely not meant."""
 
-import difflib
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +51,7 @@ def check(path: Path, settings: Settings) -> Report:
     try:
         rules = Rules.from_json(value, settings.provider_servers.get(path.stem))
     except ProviderFileError as error:
-        faults += map(_with_suggestion, error.faults)
+        faults += error.faults
         return Report(path, tuple(faults + list(_schema_faults(value, faults))))
     faults += [*_schema_faults(value, faults), *_contradictions(rules, settings)]
     if faults:
@@ -73,16 +71,6 @@ def _schema_faults(value: Json, known: list[str]) -> Iterator[str]:
         best = jsonschema.exceptions.best_match([error])
         if best and not any(place.startswith(error.json_path) for place in places):
             yield f"{best.json_path}: {best.message}"
-
-
-def _with_suggestion(fault: str) -> str:
-    """A fault about a key that nobody knows, with the known one that looks most like it."""
-    found = re.fullmatch(r"(.*)\.(\S+): is not known", fault)
-    if not found:
-        return fault
-    known = re.findall(r'"(\w+)": \{', SCHEMA.read_text(encoding="utf-8"))
-    close = difflib.get_close_matches(found[2], known, n=1, cutoff=0.6)
-    return f"{fault}; did you mean {close[0]}?" if close else fault
 
 
 def _contradictions(rules: Rules, settings: Settings) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, cast
 
 import boto3
 
 from local import ROOT, template
+from local.running import Running
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -36,7 +37,7 @@ def create_table(client: "DynamoDBClient", name: str = TABLE_NAME) -> None:
     client.update_time_to_live(TableName=name, TimeToLiveSpecification=time_to_live())
 
 
-class DynamoDB:
+class DynamoDB(Running):
     """The server with an empty table in it; a context manager. `port` 0 takes a free one."""
 
     def __init__(self, port: int = 0) -> None:
@@ -89,14 +90,3 @@ class DynamoDB:
             process.kill()
             with process:  # waits for its end and closes its pipes
                 pass
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:  # Ctrl-C too
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

@@ -6,6 +6,7 @@ from urllib.parse import urljoin
 
 from shared.acceptor import Acceptor
 from shared.codec import Json
+from shared.limits import UNLIMITED
 from shared.operation import Operation
 from shared.rules import Rules
 from shared.security import ApiKey, Http, OAuth2, Scheme
@@ -33,6 +34,7 @@ def sentences(rules: Rules, first_answer_seconds: float) -> Iterator[str]:
         origins = ", ".join(rules.servers)
         yield f"It sends {_listed(map(_credential, rules.security), 'and')} to {origins}, and to no other origin."
     yield from _again(rules)
+    yield from _limits(rules)
     if any(one.argument is rules.status and one.matcher != "status" for one in rules.acceptors):
         yield f"Its status is {rules.status.text}."
     yield from (f"{_answer(one, rules)} {_meaning(one, rules)}." for one in rules.acceptors)
@@ -88,6 +90,31 @@ def _again(rules: Rules) -> Iterator[str]:
         again = request(rules.submit[-1], rules.servers[0])
     hints = [f"{hint.argument.text} ({hint.unit})" for hint in rules.hints] + ["Retry-After"]
     yield f"It asks again with {again}, {delays(rules)}, or when the answer says: {_listed(hints, 'or')}."
+
+
+def _limits(rules: Rules) -> Iterator[str]:
+    limits = rules.limits
+    if limits.rate_seconds is not None:
+        most = len(rules.submit) + len(rules.result)
+        counts = f" (one may take {most} requests{' and more pages' if _pages(rules) else ''})" if most > 1 else ""
+        often = _rate(limits.rate_seconds)
+        yield f"All workers together begin {often}{counts}, up to {limits.burst} at once after a quiet time."
+    if limits.parallel is not None:
+        attempts = "attempt" if limits.parallel == 1 else "attempts"
+        yield f"All workers together make {limits.parallel} {attempts} at once, not more."
+    if limits.open_jobs is not None:
+        jobs = "job is" if limits.open_jobs == 1 else "jobs are"
+        yield f"At most {limits.open_jobs} {jobs} open at once; further tasks wait, not started."
+    if limits != UNLIMITED:
+        yield "At a limit, new requests are accepted without asking."
+
+
+def _rate(seconds: float) -> str:
+    return f"at most {1 / seconds:.3g} attempts per second" if seconds < 1 else f"one attempt every {seconds:.3g} s"
+
+
+def _pages(rules: Rules) -> bool:
+    return bool(rules.result and rules.result[-1].next)
 
 
 def _answer(acceptor: Acceptor, rules: Rules) -> str:

@@ -91,7 +91,8 @@ def _record(path: Path, trial: Trial, config: Json) -> None:
     vector = trial.vector(config)
     path.write_text(json.dumps({"vectors": [vector]}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     difference = trial.gap or Conversation(vector["id"], vector).difference()
-    print(f"{path}: {len(vector['steps'])} steps; {f'replay differs: {difference}' if difference else 'replay passes'}")
+    steps = f"{len(vector['steps'])} step{'' if len(vector['steps']) == 1 else 's'}"
+    print(f"{path}: {steps}; {f'replay differs: {difference}' if difference else 'replay passes'}")
 
 
 def run_replay(chosen: argparse.Namespace, _: Settings) -> int:

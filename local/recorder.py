@@ -4,13 +4,14 @@ from typing import Any
 
 from typing_extensions import override
 
-from local.mask import Mask
 from local.replay import described
 from local.wiretap import Listener
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
+from shared.mask import Mask
 from shared.outcome import Outcome
 from shared.record import Record
+from shared.task import Task
 from shared.transport import Call, Reply, url_of
 
 PASSING = frozenset(
@@ -60,13 +61,14 @@ class Recorder(Listener):
         self.steps.append({"at": at, "exchanges": self._exchanges, "expect": expect})
         self._exchanges = []
 
-    def vector(self, name: str, config: Json, input_: Json, start_epoch: int) -> dict[str, Any]:
+    def vector(self, task: Task, config: Json, input_: Json, start_epoch: int) -> dict[str, Any]:
         """The conversation so far."""
         return {
-            "id": f"{name}-{start_epoch}",
+            "id": f"{task.provider}-{start_epoch}",
             "title": "recorded by local.provider try",
-            "config_name": name,
+            "config_name": task.provider,
             "config": config,
+            "task_name": task.name,
             "input": self._mask.value(input_),
             "start_epoch": start_epoch,
             "steps": self.steps,

@@ -7,12 +7,13 @@ import tempfile
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from local.running import Running
 from local.waiting import wait_until
 
 Kind = Literal["valkey", "redis"]
@@ -25,7 +26,7 @@ class NoServerError(RuntimeError):
     """There is no server of this kind on this machine."""
 
 
-class RedisServer:
+class RedisServer(Running):
     """A server of its own on loopback, empty, without persistence; a context manager.
 
     `kind` None takes Valkey where the wheel has a build, else redis-server. `port` 0 takes a free one.
@@ -104,17 +105,6 @@ class RedisServer:
     def _log_tail(self) -> str:
         log = Path(self._directory.name if self._directory else "") / "server.log"
         return "\n".join(log.read_text(errors="replace").splitlines()[-5:]) if log.is_file() else "(no log)"
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:  # Ctrl-C too
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def find_binary(kind: Kind | None = None) -> Path:

@@ -67,13 +67,15 @@ class Theatre:
 
     def _faults(self, wanted: Mapping[str, Any], request: Request) -> Iterator[str]:
         said = f"{request.method} {self._without_keys(request.url)}"
-        method, url = wanted["method"], wanted["url"]
+        method, url = wanted["method"], self._without_keys(wanted["url"])
         if request.method != method or _taken_apart(self._without_keys(request.url)) != _taken_apart(url):
             yield f"expected {method} {url}, found {said}"
             return
-        carried = [_carries(scheme, request, self.tokens, self.refused) for scheme in self.rules.security]
+        carried = [_carried(scheme, request, self.tokens, self.refused) for scheme in self.rules.security]
         if wanted.get("auth") is True and not (carried and all(carried)):
             yield f"{said}: credentials are missing"
+        if any(times > 1 for times in carried):
+            yield f"{said}: credentials are sent twice"
         if wanted.get("auth") is False and any(carried):
             yield f"{said}: credentials are sent"
         for name, value in wanted.get("headers", {}).items():
@@ -107,18 +109,18 @@ def same(wanted: Json, found: Json) -> bool:
     return bool(wanted == found)
 
 
-def _carries(scheme: Scheme, request: Request, tokens: list[str], refused: set[str | None]) -> bool:
-    """Whether a request has the scheme's credentials; a token that was answered 401 is none any more."""
+def _carried(scheme: Scheme, request: Request, tokens: list[str], refused: set[str | None]) -> int:
+    """How often a request has the scheme's credentials; a token that was answered 401 is none any more."""
     sent = request.headers["Authorization"]
     match scheme:
         case Http(scheme="bearer", secret=reference):
-            return bool(sent == f"Bearer {secret(reference)}")
+            return sent == f"Bearer {secret(reference)}"
         case Http(secret=reference):
-            return bool(sent == "Basic " + base64.b64encode(secret(reference).encode()).decode())
+            return sent == "Basic " + base64.b64encode(secret(reference).encode()).decode()
         case ApiKey(place="header", name=name, prefix=prefix, secret=reference):
-            return bool(request.headers[name] == prefix + secret(reference))
+            return request.headers[name] == prefix + secret(reference)
         case ApiKey(name=name, prefix=prefix, secret=reference):
-            return (name, prefix + secret(reference)) in parse_qsl(urlsplit(request.url).query)
+            return parse_qsl(urlsplit(request.url).query).count((name, prefix + secret(reference)))
         case OAuth2():
             return sent in [f"Bearer {token}" for token in tokens] and sent not in refused
 

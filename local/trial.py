@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from local.explain import span
-from local.mask import Mask
 from local.recorder import Recorder
 from local.replay import without_jitter
 from local.wiretap import Wiretap, tapped
@@ -15,6 +14,7 @@ from local.witness import Witness
 from shared.codec import Json
 from shared.credentials import Credentials, ReadSecret
 from shared.errors import SecretUnavailable
+from shared.mask import Mask
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider import Provider, idempotency_key
 from shared.record import Record
@@ -45,10 +45,11 @@ class Trial:
         self._input = input_
         self._around = around
         self._mask = Mask()
+        self._names = Mask(self._mask)
         self._references = [one.client_secret if isinstance(one, OAuth2) else one.secret for one in rules.security]
         token_urls = frozenset(one.token_url for one in rules.security if isinstance(one, OAuth2))
-        self._recorder = Recorder(self._mask, token_urls)
-        self._witness = Witness(around.say, self._mask, token_urls)
+        self._recorder = Recorder(self._names, token_urls)
+        self._witness = Witness(around.say, self._mask, rules)
         listeners = (self._witness, self._recorder)
         transport = Wiretap(listeners)
         rules = tapped(without_jitter(rules), listeners)
@@ -90,7 +91,7 @@ class Trial:
 
     def vector(self, config: Json) -> dict[str, Any]:
         """What has happened so far, as a conversation for replay."""
-        return self._recorder.vector(self._task.provider, config, self._input, self._start // 1000)
+        return self._recorder.vector(self._task, config, self._input, self._start // 1000)
 
     @property
     def gap(self) -> str | None:
@@ -100,11 +101,12 @@ class Trial:
     def _secret(self, reference: str, *, fresh: bool) -> str:
         value = self._around.read_secret(reference, fresh=fresh)
         self._mask.learn(value)
+        self._mask.learn(value.partition(":")[2])  # a password behind a user
         return value
 
     def _key(self, task: Task, record: Record) -> str:
         key = idempotency_key(task, record)
-        self._mask.learn(key, "task-1")  # as every vector has it
+        self._names.learn(key, "task-1")  # as every vector has it
         return key
 
     def _wait(self, delay: float, most: float | None) -> None:

@@ -24,8 +24,8 @@ class Listener:
     def unanswered(self, error: TransportError) -> None:
         """It has none."""
 
-    def matched(self, number: int, acceptor: Acceptor) -> None:
-        """An acceptor of the file means this answer."""
+    def compared(self, number: int, acceptor: Acceptor, envelope: dict[str, Json], *, fits: bool) -> None:
+        """An acceptor of the file was held against this answer."""
 
 
 class Wiretap(Transport):
@@ -43,6 +43,7 @@ class Wiretap(Transport):
         *,
         allowed: frozenset[Origin] = frozenset(),
         attach: Callable[[Call], Call] | None = None,
+        hide: Callable[[str], str] = str,
         stay: Callable[[int], bool] = lambda _: False,
     ) -> Reply:
         def noted(bare: Call) -> Call:
@@ -50,7 +51,7 @@ class Wiretap(Transport):
             self._bare = bare
             return attach(bare)
 
-        return super().send(call, seconds, allowed=allowed, attach=noted if attach else None, stay=stay)
+        return super().send(call, seconds, allowed=allowed, attach=noted if attach else None, hide=hide, stay=stay)
 
     def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
         bare, self._bare = self._bare, None
@@ -74,14 +75,14 @@ class _Noted(Acceptor):
 
     def matches(self, envelope: dict[str, Json]) -> bool:
         found = Acceptor.matches(self, envelope)
-        if found and "body" in envelope:  # else it is only asked whether it names a redirect
+        if "body" in envelope:  # else it is only asked whether it names a redirect
             for listener in self.listeners:
-                listener.matched(self.number, self)
+                listener.compared(self.number, self, envelope, fits=found)
         return found
 
 
 def tapped(rules: Rules, listeners: Sequence[Listener]) -> Rules:
-    """The same rules, whose acceptors tell when they match."""
+    """The same rules, whose acceptors tell what they are held against."""
     acceptors = []
     for number, one in enumerate(rules.acceptors):
         fields = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}

@@ -7,14 +7,16 @@ from textwrap import indent
 from typing_extensions import override
 
 from local.explain import MEANS, span
-from local.mask import Mask
 from local.recorder import PASSING
 from local.wiretap import Listener
 from shared.acceptor import Acceptor
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
+from shared.mask import Mask
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.record import Record
+from shared.rules import Rules
+from shared.security import OAuth2
 from shared.transport import Call, Reply, url_of
 
 SHOWN_CHARACTERS = 2000
@@ -39,10 +41,12 @@ ADVICE = {
 class Witness(Listener):
     """Tells by `say`, one line at a time."""
 
-    def __init__(self, say: Callable[[str], None], mask: Mask, token_urls: frozenset[str]) -> None:
+    def __init__(self, say: Callable[[str], None], mask: Mask, rules: Rules) -> None:
         self._say = say
         self._mask = mask
-        self._token_urls = token_urls
+        self._rules = rules
+        self._token_urls = {one.token_url for one in rules.security if isinstance(one, OAuth2)}
+        self._envelope: dict[str, Json] | None = None
         self._fetches_token = False
         self._unjudged: Reply | None = None
 
@@ -66,7 +70,7 @@ class Witness(Listener):
         if self._fetches_token:
             self._learn_tokens(reply)
             return
-        self._unjudged = reply
+        self._unjudged, self._envelope = reply, None
         for name, value in reply.headers.items():
             if name not in PASSING:
                 self._say(f"    {name}: {self._mask.text(value)}")
@@ -78,9 +82,11 @@ class Witness(Listener):
         self._say(f"  ← {self._mask.text(str(error))}")
 
     @override
-    def matched(self, number: int, acceptor: Acceptor) -> None:
-        self._unjudged = None
-        self._say(f"  $.acceptors[{number}] matches: {MEANS[acceptor.state]}")
+    def compared(self, number: int, acceptor: Acceptor, envelope: dict[str, Json], *, fits: bool) -> None:
+        self._envelope = envelope
+        if fits:
+            self._unjudged = None
+            self._say(f"  $.acceptors[{number}] matches: {MEANS[acceptor.state]}")
 
     def concluded(self, outcome: Outcome, record: Record) -> None:
         """An attempt is over."""
@@ -98,7 +104,8 @@ class Witness(Listener):
                 begins = " with a new job" if action == "resubmit" else ""
                 self._say(f"  = trouble: {reason}{_advice(reason)}; tried again{begins} in {span(delay)}")
             case Completed(data):
-                self._say(f"  = completed: {self._shown(data)}")
+                nothing = f" ({self._rules.data.text} finds nothing)" if data is None else ""
+                self._say(f"  = completed: {self._shown(data)}{nothing}")
             case Failed(reason, error):
                 said = "" if error is None else f": {self._shown(error)}"
                 self._say(f"  = failed: {reason}{said}{_advice(reason)}")
@@ -109,8 +116,12 @@ class Witness(Listener):
             return
         if goes_on and 300 <= reply.status <= 399:
             self._say("  a redirect that no acceptor names is followed")
+        elif self._envelope is None:
+            self._say("  no acceptor is on this stage, so its HTTP status decides")
         else:
-            self._say("  no acceptor matches, so its HTTP status decides")
+            status = self._rules.status
+            found = self._shown(status.of(self._envelope))
+            self._say(f"  no acceptor matches ({status.text} is {found}), so its HTTP status decides")
 
     def _learn_tokens(self, reply: Reply) -> None:
         answer = _read(reply.body)

@@ -41,7 +41,7 @@ class Acceptor:
 
     def names(self, status: int) -> bool:
         """Whether this acceptor is about that HTTP status; a redirect that it names is an answer, not a detour."""
-        is_about_status = self.matcher == "status" or self.argument.text.strip() == "statusCode"
+        is_about_status = self.matcher == "status" or self.argument.references == {("statusCode", None)}
         return is_about_status and self.matches({"statusCode": status})
 
     def _expects(self, found: Json) -> bool:

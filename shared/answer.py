@@ -11,34 +11,43 @@ from shared.errors import Problem, StoreUnavailable, Unavailable
 from shared.preference import header
 from shared.task import Task
 
+_TAG = re.compile(r'(?:W/)?"[^"]*"')
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Status and body of an answer. `location` names the task whose status view tells more."""
+    """Status and body of an answer. `location` names the task whose status view tells more.
+
+    `etag` tells whether it says anything new; `preference_applied` which of the request's preferences it follows.
+    """
 
     status: int
-    body: dict[str, Json] | None
+    body: dict[str, Json]
     content_type: str = "application/json"
     retry_after_seconds: int | None = None
     location: Task | None = None
     etag: str | None = None
+    preference_applied: str | None = None
     text: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", "" if self.body is None else dumps(self.body))
+        object.__setattr__(self, "text", "" if self.status == 304 else dumps(self.body))
 
     def unless_known(self, event: Mapping[str, Any]) -> "Answer":
-        """304 without a body if the request names this answer's ETag in If-None-Match (RFC 9110), else the answer."""
-        known = {tag.strip() for tag in header(event, "if-none-match").split(",")}
-        if self.etag is not None and known & {self.etag, "*"}:
-            return Answer(status=304, body=None, etag=self.etag)
-        return self
+        """304 without a body if the request's If-None-Match (RFC 9110) names this answer's ETag, else the answer."""
+        if self.etag is None:
+            return self
+        asked = header(event, "if-none-match").strip()
+        known = asked == "*" or _opaque(self.etag) in {_opaque(tag) for tag in _TAG.findall(asked)}
+        return Answer(status=304, body={}, etag=self.etag) if known else self
 
     def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
         """The headers, for the event that was answered: `Location` has its stage and base path."""
-        headers = {"Cache-Control": "no-store"} if self.etag is None else {"Cache-Control": "private, no-cache"}
+        headers = {"Cache-Control": "no-store" if self.etag is None else "private, no-cache"}
         if self.etag is not None:
             headers["ETag"] = self.etag
+        if self.preference_applied is not None:
+            headers["Preference-Applied"] = self.preference_applied
         if self.retry_after_seconds is not None:
             headers["Retry-After"] = str(self.retry_after_seconds)
         if self.location is not None:
@@ -47,10 +56,15 @@ class Answer:
         return headers
 
 
-def problem(error: Problem | StoreUnavailable) -> Answer:
-    """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault."""
+def problem(error: Exception) -> Answer:
+    """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
+
+    An outage of the store is 503; what is no problem of the request's is 500, and nothing of it is told.
+    """
     if isinstance(error, StoreUnavailable):
         error = Unavailable("the store does not answer; nothing was accepted, try again")
+    if not isinstance(error, Problem):
+        error = Problem("something broke while this was served; the task's status tells what became of it")
     body = {"type": "about:blank", "title": error.title, "status": error.status, "detail": error.detail}
     if error.field is not None:
         body["field"] = error.field
@@ -60,6 +74,11 @@ def problem(error: Problem | StoreUnavailable) -> Answer:
         content_type="application/problem+json",
         retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
     )
+
+
+def _opaque(tag: str) -> str:
+    """What weak comparison compares."""
+    return tag.removeprefix("W/")
 
 
 def _base(event: Mapping[str, Any]) -> str:

@@ -14,10 +14,12 @@ from shared.outcome import Completed, Failed, Retry, RetryAction
 from shared.pace import Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
-from shared.template import placeholders
+from shared.template import text_of, without_value
 
 HOPELESS = ("invalid-request", "refused-target", "too-large")
 """Troubles of the transport that another try would only meet again."""
+WORD_CHARACTERS = 64
+"""What is kept of a status that no acceptor knows."""
 
 _GOES_ON: tuple[Verdict, ...] = ("pending", "success")
 """Verdicts after which the provider has taken the job, or the next operation of a submit follows."""
@@ -65,7 +67,7 @@ class Attempt:
             return self.unanswered(error)
         if answered is None:
             return self.without_url(operation, context, stage)
-        self.keep_outputs(operation, answered)
+        answered = self.with_outputs(operation, answered)
         if answered.undecodable and 200 <= answered.status <= 299:
             return self.trouble("undecodable", answered)
         return answered
@@ -80,8 +82,8 @@ class Attempt:
         if stage == "result":
             if operation.optional:
                 return Finding(Completed(None), self.record)
-            return self.pace.trouble(self.record, self.now, "missing-link")
-        lacking = [one.expression for one in placeholders(operation.url) if one.expression.of(context) in (None, "")]
+            return self.pace.trouble(self.record, self.now, "missing-link", self.hinted(context["response"]))
+        lacking = without_value(operation.url, context)
         reason = "missing-output" if any(one.refers_to("outputs") for one in lacking) else "missing-input"
         return Finding(Failed(reason, f"no value for {', '.join(one.text for one in lacking)}"), self.record)
 
@@ -95,7 +97,7 @@ class Attempt:
     def concluded(self, verdict: Verdict, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
         match verdict:
             case "pending":
-                return self.pending(answered, stage)
+                return self.pending(acceptor, answered, stage)
             case "success":
                 return self.success(answered, stage)
             case "failure":
@@ -105,7 +107,7 @@ class Attempt:
             case "retry":
                 return self.trouble("http" if acceptor is None else "acceptor", answered)
 
-    def pending(self, answered: Answered, stage: Stage) -> Finding:
+    def pending(self, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
         rules = self.rules
         partial = rules.partial.of(answered.envelope)
         self.record = dataclasses.replace(
@@ -116,7 +118,12 @@ class Attempt:
         )
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed("missing-output", rules.error.of(answered.envelope)), self.record)
-        return self.pace.pending(self.record, self.now, self.hinted(answered))
+        finding = self.pace.pending(self.record, self.now, self.hinted(answered.envelope))
+        word = rules.status.of(answered.envelope)
+        if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
+            unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"
+            return Finding(finding.outcome, dataclasses.replace(finding.record, reason=unknown))
+        return finding
 
     def success(self, answered: Answered, stage: Stage) -> Finding:
         """The job is done: fetch its result in the same attempt; what goes wrong there returns to poll."""
@@ -143,7 +150,7 @@ class Attempt:
         """The pages of a result, joined."""
         joined: list[Json] = []
         try:
-            for page in self.exchange.pages(operation, context, answered):
+            for page in self.exchange.pages(operation, context, answered, self.with_outputs):
                 verdict, acceptor = self.judged(page, "result")
                 if verdict != "success":
                     return self.concluded(verdict, acceptor, page, "result")
@@ -190,29 +197,36 @@ class Attempt:
     def trouble(self, reason: str, answered: Answered) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
         said = self.rules.error.of(answered.envelope)
-        hint = self.hinted(answered)
+        hint = self.hinted(answered.envelope)
         finding = self.pace.trouble(record, self.now, reason, hint, said)
-        if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry):
+        if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry | Failed):
             return Finding(dataclasses.replace(finding.outcome, pause_seconds=hint), finding.record)
         return finding
 
-    def hinted(self, answered: Answered) -> float | None:
+    def hinted(self, envelope: dict[str, Json]) -> float | None:
         """The answer's own delay, raised to the file's shortest."""
-        seconds = hinted_seconds(self.rules.hints, answered.envelope, self.now)
+        seconds = hinted_seconds(self.rules.hints, envelope, self.now)
         return None if seconds is None else max(seconds, self.rules.backoff.min_delay)
 
-    def keep_outputs(self, operation: Operation, answered: Answered) -> None:
-        """Outputs of an answer below 400, merged; null never overwrites. Before there is a job none is recorded."""
-        if answered.status < 400:
-            found = {name: expression.of(answered.envelope) for name, expression in operation.outputs.items()}
-            outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
-            self.context["outputs"] = answered.envelope["outputs"] = outputs
-            if self.record.outputs is not None:
-                self.record = dataclasses.replace(self.record, outputs=outputs)
+    def with_outputs(self, operation: Operation, answered: Answered) -> Answered:
+        """The answer with its outputs, merged into those so far if it is below 400; null never overwrites.
+
+        Before there is a job none is recorded.
+        """
+        if answered.status >= 400:
+            return answered
+        found = {name: expression.of(answered.envelope) for name, expression in operation.outputs.items()}
+        outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
+        self.context["outputs"] = outputs
+        if self.record.outputs is not None:
+            self.record = dataclasses.replace(self.record, outputs=outputs)
+        # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
+        return dataclasses.replace(answered, envelope=answered.envelope | {"outputs": outputs})
 
     def lacks_output(self, operation: Operation) -> bool:
         """Whether a placeholder of the operation refers to an output that has no value."""
-        return any(one.refers_to("outputs") and one.of(self.context) is None for _, one in operation.placed())
+        lacking = [one for part, one in operation.placed() if part != "url" and one.of(self.context) is None]
+        return any(one.refers_to("outputs") for one in lacking + without_value(operation.url, self.context))
 
     def in_grace(self) -> bool:
         """Whether the job is so young that a provider may not know it yet."""

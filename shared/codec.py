@@ -13,6 +13,14 @@ OWN_DEPTH = 2 * MAX_DEPTH
 """For texts of our own, which wrap what came from outside."""
 
 
+class DuplicateKey(ValueError):
+    """An object names `key` twice."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key!r} stands twice in one object")
+        self.key = key
+
+
 def loads(text: str | bytes, *, unique_keys: bool = False, max_depth: int = MAX_DEPTH) -> Json:
     """The value of a JSON text (RFC 8259).
 
@@ -69,7 +77,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object")
+        raise DuplicateKey(twice)
     return value
 
 

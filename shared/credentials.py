@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shared.codec import Json, loads
 from shared.errors import SecretUnavailable, TransportError
-from shared.origin import Origin
+from shared.origin import origin_of
 from shared.security import ApiKey, Http, OAuth2, Scheme
 from shared.transport import Call, Reply, Transport
 
@@ -33,6 +33,22 @@ class Attached:
 
     headers: dict[str, str] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)
+    secrets: list[str] = field(default_factory=list, compare=False, repr=False)
+    """What in them must not be seen."""
+
+    def add(self, scheme: Scheme, secret: str) -> None:
+        """Add the scheme's credentials. Raises TransportError for a secret that cannot stand where it must."""
+        match scheme:
+            case Http(scheme="basic"):
+                self.headers["Authorization"] = _basic(secret)
+                self.secrets.append(secret.partition(":")[2])
+            case Http() | OAuth2():
+                self.headers["Authorization"] = "Bearer " + _ascii(secret)
+            case ApiKey(place="header"):
+                self.headers[scheme.name] = scheme.prefix + _ascii(secret)
+            case ApiKey():
+                self.query[scheme.name] = scheme.prefix + secret
+        self.secrets.append(secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +80,17 @@ class Credentials:
         """Whether a 401 may mean no more than that a token has expired."""
         return any(isinstance(scheme, OAuth2) for scheme in self._schemes)
 
-    def attach(
-        self, seconds: float, *, allowed: frozenset[Origin] = frozenset(), fresh: bool = False, since: float = 0
-    ) -> Attached:
+    def attach(self, seconds: float, *, fresh: bool = False, since: float = 0) -> Attached:
         """What to send, within `seconds`. `fresh`: read secrets again; a token no younger than `since` is renewed.
 
-        Tokens come from public addresses, or from `allowed` origins. Raises TransportError when a secret or a token
-        cannot be had.
+        Raises TransportError when a secret or a token cannot be had.
         """
         attached = Attached()
         for scheme in self._schemes:
-            match scheme:
-                case Http(scheme="bearer"):
-                    attached.headers["Authorization"] = "Bearer " + _ascii(self._secret(scheme.secret, fresh=fresh))
-                case Http():
-                    attached.headers["Authorization"] = _basic(self._secret(scheme.secret, fresh=fresh))
-                case ApiKey(place="header"):
-                    attached.headers[scheme.name] = scheme.prefix + _ascii(self._secret(scheme.secret, fresh=fresh))
-                case ApiKey():
-                    attached.query[scheme.name] = scheme.prefix + self._secret(scheme.secret, fresh=fresh)
-                case OAuth2():
-                    token = self._access_token(scheme, seconds, allowed, since)
-                    attached.headers["Authorization"] = f"Bearer {token}"
+            if isinstance(scheme, OAuth2):
+                attached.add(scheme, self._access_token(scheme, seconds, since))
+            else:
+                attached.add(scheme, self._secret(scheme.secret, fresh=fresh))
         return attached
 
     def refused(self, attached: Attached) -> None:
@@ -103,7 +108,7 @@ class Credentials:
             raise TransportError(f"{reference}: is empty, or no single line of text", reason="secret")
         return value
 
-    def _access_token(self, scheme: OAuth2, seconds: float, allowed: frozenset[Origin], since: float) -> str:
+    def _access_token(self, scheme: OAuth2, seconds: float, since: float) -> str:
         end = time.monotonic() + seconds
         if not self._fetching.acquire(timeout=seconds):
             raise TransportError("no token in time", reason="deadline")
@@ -113,6 +118,7 @@ class Credentials:
             if token is None or now >= token.expires_at or 0 < token.fetched_at <= since:
                 call = _token_call(scheme, self._secret(scheme.client_secret, fresh=since > 0))
                 left = end - time.monotonic()
+                allowed = frozenset({origin_of(scheme.token_url)})  # the file names it, so it may be private
                 reply = self._transport.send(call, left, allowed=allowed, stay=lambda _: True)  # with its secret
                 token = self._token = _token(reply, now)
             return token.value

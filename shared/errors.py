@@ -97,13 +97,6 @@ class ContentTooLarge(Problem):
     title = "Content Too Large"
 
 
-class Refused(Problem):
-    """422: the provider refused the request for good."""
-
-    status = 422
-    title = "Unprocessable Content"
-
-
 class Unavailable(Problem):
     """503: try again after `retry_after_seconds`; nothing was accepted."""
 

@@ -1,31 +1,32 @@
-"""Operations sent: templates filled, credentials attached where they may go, answers decoded."""
+"""Operations sent: templates filled, credentials attached where they may go, answers decoded, without credentials."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shared.acceptor import Acceptor
+from shared.attachment import Attachment
 from shared.codec import Json
 from shared.credentials import Attached, Credentials
 from shared.decode import decode
 from shared.errors import TransportError
 from shared.operation import Operation
 from shared.origin import Origin, joined, origin_of
-from shared.template import fill, fill_url, text_of
-from shared.transport import Call, Reply, Transport
+from shared.template import fill, fill_url, stays_on_the_server, text_of
+from shared.transport import MAX_RESPONSE_BYTES, Call, Reply, Transport
 
 MAX_PAGES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer: the envelope that expressions see, and whether its body could not be decoded."""
+    """One answer: the envelope that expressions see, whether its body could not be decoded, and its size in bytes."""
 
     status: int
     url: str
     envelope: dict[str, Json]
     undecodable: bool
+    size: int
 
 
 class Exchange:
@@ -80,7 +81,7 @@ class Exchange:
         if not url:
             return None
         if operation.decode == "url":
-            return self._answered(Reply(200, {}, b"", url), operation, context)
+            return _answered(Reply(200, {}, b"", url), Attachment(Attached()), operation, context)
         call = Call(
             method=operation.method,
             url=url,
@@ -93,25 +94,36 @@ class Exchange:
         def stay(status: int) -> bool:
             return any(acceptor.names(status) for acceptor in acceptors)
 
-        return self._answered(self._sent(call, operation.timeout_seconds, stay), operation, context)
+        return self._asked(call, operation, context, stay)
 
-    def pages(self, operation: Operation, context: dict[str, Json], answered: Answered) -> Iterator[Answered]:
-        """This answer to the operation, then the answers behind its `next` links. Raises TransportError."""
+    def pages(
+        self,
+        operation: Operation,
+        context: dict[str, Json],
+        answered: Answered,
+        keep: Callable[[Operation, Answered], Answered],
+    ) -> Iterator[Answered]:
+        """This answer to the operation, then the answers behind its `next` links, together no larger than one may be.
+
+        Each but the first goes through `keep`, which takes its outputs. Raises TransportError.
+        """
         seen = {answered.url}
+        size = answered.size
         headers = self._headers(operation, context)
         while True:
             yield answered
             link = operation.next.of(answered.envelope) if operation.next else None
-            if link is None or link == "":
+            if not isinstance(link, str) or not link:  # false, say: `has_more && next`
                 return
-            url = joined(answered.url, link) if isinstance(link, str) else ""
-            if not url or url in seen or len(seen) >= MAX_PAGES:
+            url = joined(answered.url, link)
+            if url in seen or len(seen) >= MAX_PAGES:
                 raise TransportError("the pages do not end", reason="pages-without-end")
             seen.add(url)
             call = Call(method="GET", url=url, query={}, headers=headers)
-            answered = self._answered(
-                self._sent(call, operation.timeout_seconds, lambda _: False), operation, answered.envelope
-            )
+            answered = keep(operation, self._asked(call, operation, answered.envelope, lambda _: False))
+            size += answered.size
+            if size > MAX_RESPONSE_BYTES:
+                raise TransportError("the pages together are too large", reason="too-large")
             if answered.undecodable and 200 <= answered.status <= 299:
                 raise TransportError("a page cannot be decoded", reason="undecodable")
 
@@ -120,53 +132,59 @@ class Exchange:
             url = fill_url(operation.url, context)
         except ValueError as error:
             raise TransportError(str(error), reason="invalid-request") from error
-        return joined(self._servers[0], url) if url else None
+        if not url:
+            return None
+        server = self._servers[0]
+        url = joined(server, url)
+        if stays_on_the_server(operation.url) and origin_of(url) != origin_of(server):
+            raise TransportError("a value leads to another host", reason="invalid-request")
+        return url
 
     def _headers(self, operation: Operation, context: dict[str, Json]) -> dict[str, str]:
         filled = fill(operation.headers, context).items()
         return {name: text_of(value) for name, value in filled if value is not None}
 
-    def _sent(self, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
-        """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
+    def _asked(
+        self, call: Call, operation: Operation, context: dict[str, Json], stay: Callable[[int], bool]
+    ) -> Answered:
+        """The answer; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         since = (self._unauthorized_at or 0) / 1000
-        attached = self._attached(timeout_seconds, fresh=since > 0, since=since)
-        reply = self._sent_with(attached, call, timeout_seconds, stay)
-        if reply.status != 401:
-            return reply
-        self._credentials.refused(attached)
-        if self.renewable:
-            return reply
-        fresh = self._attached(timeout_seconds, fresh=True)
-        return reply if fresh == attached else self._sent_with(fresh, call, timeout_seconds, stay)
+        attached = self._attached(operation.timeout_seconds, fresh=since > 0, since=since)
+        attachment = Attachment(attached)
+        reply = self._sent(attachment, call, operation.timeout_seconds, stay)
+        if reply.status == 401:
+            self._credentials.refused(attached)
+            fresh = attached if self.renewable else self._attached(operation.timeout_seconds, fresh=True)
+            if fresh != attached:
+                attachment = Attachment(fresh)
+                reply = self._sent(attachment, call, operation.timeout_seconds, stay)
+        return _answered(reply, attachment, operation, context)
 
     def _attached(self, timeout_seconds: float, *, fresh: bool, since: float = 0) -> Attached:
         seconds = min(timeout_seconds, self.seconds_left())
-        return self._credentials.attach(seconds, allowed=self.allowed, fresh=fresh, since=since)
+        return self._credentials.attach(seconds, fresh=fresh, since=since)
 
-    def _sent_with(self, attached: Attached, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
+    def _sent(self, attachment: Attachment, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
         seconds = min(timeout_seconds, self.seconds_left())  # attaching may have taken some of it
-        return self._transport.send(call, seconds, allowed=self.allowed, attach=_attacher(attached), stay=stay)
-
-    def _answered(self, reply: Reply, operation: Operation, context: dict[str, Json]) -> Answered:
-        try:
-            body, undecodable = decode(reply, operation.decode), False
-        except ValueError:
-            body, undecodable = None, True
-        envelope = {
-            "statusCode": reply.status,
-            "headers": reply.headers,
-            "body": body,
-            "url": reply.url,
-            "input": context["input"],
-            "outputs": context["outputs"],
-        }
-        return Answered(reply.status, reply.url, envelope, undecodable)
-
-
-def _attacher(attached: Attached) -> Callable[[Call], Call]:
-    def attach(call: Call) -> Call:
-        return dataclasses.replace(
-            call, headers=call.headers | attached.headers, query=call.query | dict[str, Json](attached.query)
+        return self._transport.send(
+            call, seconds, allowed=self.allowed, attach=attachment.to, hide=attachment.text, stay=stay
         )
 
-    return attach
+
+def _answered(reply: Reply, attachment: Attachment, operation: Operation, context: dict[str, Json]) -> Answered:
+    try:
+        body, undecodable = decode(reply, operation.decode), False
+    except ValueError:
+        body, undecodable = None, True
+    if attachment.may_be_in(reply.body):
+        body = attachment.value(body)
+    url = attachment.text(reply.url)
+    envelope = {
+        "statusCode": reply.status,
+        "headers": attachment.value(reply.headers),
+        "body": body,
+        "url": url,
+        "input": context["input"],
+        "outputs": context["outputs"],
+    }
+    return Answered(reply.status, url, envelope, undecodable, len(reply.body))

@@ -1,6 +1,7 @@
 """Delay hints: what an answer says of when to ask again. A hint overrides the backoff and is never shortened."""
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC
@@ -10,6 +11,9 @@ from typing import Literal, TypeAlias
 from shared.codec import Json
 from shared.reader import Reader
 from shared.template import Expression
+
+_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
+"""Python's own reading takes `1_0` and the digits of other scripts as well."""
 
 Unit: TypeAlias = Literal["s", "ms", "epoch", "http-date"]
 
@@ -56,6 +60,8 @@ def _seconds(value: Json, unit: Unit, now_seconds: float) -> float | None:
     if unit == "http-date":
         return _until_date(value, now_seconds)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
         return None
     try:
         number = float(value)

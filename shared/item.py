@@ -10,6 +10,7 @@
 | `attempt`                          | M      | `submitted_at` (ms), `resubmits`                                 |
 | `open`                             | S      | only while pending: the key of the sparse index `open`           |
 | `group`                            | S      | whose task it is, for fairness; only if the request said         |
+| `begun_by`                         | S      | which call began this generation: a repeated one knows its own   |
 | `input_digest`                     | S      | SHA-256 of the input's canonical JSON                            |
 | `input` `outputs` `partial` `data` `error` | S or B | JSON text, gzip above 4 KB: exact for every number and nesting |
 """
@@ -17,7 +18,7 @@
 import gzip
 import hashlib
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
@@ -47,6 +48,7 @@ class Item:
     resubmits: int
     input_digest: str
     group: str
+    begun_by: str = field(default="", compare=False)
     input: Json
     outputs: dict[str, Json] | None
     partial: Json
@@ -80,6 +82,7 @@ def parse(attributes: Any) -> Item | None:
         resubmits=_integer(attempt.get("resubmits")) or 0,
         input_digest=attributes["input_digest"]["S"],
         group=attributes.get("group", {"S": ""})["S"],
+        begun_by=attributes.get("begun_by", {"S": ""})["S"],
         **{name: _unpacked(attributes.get(name)) for name in LIMITS},
     )
 

@@ -77,6 +77,7 @@ def _refuse_unknown_name(reader: Reader, part: str, expression: Expression) -> N
         if name == "callback":
             reader.fault(part, f"${{{expression.text}}}: callback is not supported yet")
         elif name not in ("input", "outputs", "task", "response"):
-            reader.fault(part, f"${{{expression.text}}} reads {name!r}; there are input, outputs, task and response")
+            reason = f"reads {name!r}; there are input (input.{name}?), outputs, task and response"
+            reader.fault(part, f"${{{expression.text}}} {reason}")
         elif name == "task" and field not in ("id", "name", "provider", None):
             reader.fault(part, f"${{{expression.text}}} reads {field!r} of the task; it has id, name and provider")

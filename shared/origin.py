@@ -1,6 +1,7 @@
 """Origins and addresses: where credentials may go, and where no request may go."""
 
 import ipaddress
+import re
 from typing import TypeAlias
 from urllib.parse import urljoin, urlsplit
 
@@ -9,6 +10,7 @@ from shared.errors import TransportError
 Origin: TypeAlias = tuple[str, str, int]
 """Scheme, host and port of a URL (RFC 6454)."""
 
+_LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PORTS = {"http": 80, "https": 443}
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """Leads to the IPv4 address in its last 32 bits (RFC 6052)."""
@@ -26,9 +28,10 @@ def origin_of(url: str) -> Origin:
         port = parts.port or default
     except (ValueError, KeyError) as error:
         raise TransportError("not an http or https URL", reason="invalid-request") from error
-    if not parts.hostname or parts.username is not None:
+    host = (parts.hostname or "").lower().rstrip(".")
+    if not host or parts.username is not None:
         raise TransportError("a URL without a host, or with a user in it", reason="invalid-request")
-    return parts.scheme, parts.hostname.lower().rstrip("."), port
+    return parts.scheme, host, port
 
 
 def has_origin(url: str) -> bool:
@@ -41,9 +44,12 @@ def has_origin(url: str) -> bool:
 
 
 def joined(base: str, link: str) -> str:
-    """The absolute URL that a link means beside `base` (RFC 3986, 5). Raises TransportError if it is none."""
+    """The absolute URL that a link means beside `base` (RFC 3986, 5). Raises TransportError if it is none.
+
+    A `%` that begins no triplet is encoded: else requests and urllib3 take the whole URL for one that is not encoded.
+    """
     try:
-        return urljoin(base, link)
+        return _LONE_PERCENT.sub("%25", urljoin(base, link))
     except ValueError as error:
         raise TransportError("not a URL", reason="invalid-request") from error
 

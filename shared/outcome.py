@@ -39,10 +39,14 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The end without data. `reason` is ours, a fixed word; `error` is what the provider said."""
+    """The end without data. `reason` is ours, a fixed word; `error` is what the provider said.
+
+    `pause_seconds`: as in Retry.
+    """
 
     reason: str
     error: Json = None
+    pause_seconds: float = 0
 
 
 Outcome: TypeAlias = Pending | Completed | Retry | Failed

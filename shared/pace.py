@@ -52,19 +52,20 @@ class Pace:
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Retry(cut, reason), record)
 
-    def health(self, outcomes: Sequence[Outcome]) -> Health:
-        """What the outcomes of some attempts say of the provider, for all workers.
+    def health(self, findings: Sequence[Finding]) -> Health:
+        """What some attempts found of the provider itself, for all workers.
 
-        It is well if one answer was as it should be; jitter only lengthens a pause, so that nobody comes back early.
+        It is well if one answer was as it should be. Jitter only lengthens a pause, so that nobody comes back early;
+        none is longer than a task may take, so that all get their last poll.
         """
-        if any(isinstance(outcome, Pending | Completed) for outcome in outcomes):
-            return Health(well=True)
-        retries = [outcome for outcome in outcomes if isinstance(outcome, Retry)]
+        ends = [one.outcome for one in findings if isinstance(one.outcome, Retry | Failed)]
         longer = self.random.uniform(1, PAUSE_JITTER)
         backoff = self.rules.backoff
         return Health(
-            pause_seconds=longer * max((retry.pause_seconds for retry in retries), default=0),
-            troubles=sum(retry.reason in TROUBLES for retry in retries),
+            well=any(map(_is_answer, findings)),
+            pause_seconds=longer
+            * min(max((end.pause_seconds for end in ends), default=0), self.rules.max_wait_seconds),
+            troubles=sum(map(_is_trouble, findings)),
             trouble_seconds=longer * max(backoff.min_delay, LEAST_PAUSE_SECONDS),
             longest_seconds=max(backoff.max_delay, LEAST_PAUSE_SECONDS),
         )
@@ -76,3 +77,23 @@ class Pace:
         if delay <= left:
             return delay
         return left if left > 0 and left >= self.rules.backoff.min_delay else None
+
+
+def _is_answer(finding: Finding) -> bool:
+    """Whether the provider said what its file knows: on the job, or that it refuses it."""
+    match finding.outcome:
+        case Pending() | Completed() | Failed("upstream"):
+            return True
+        case Failed(TIMEOUT.reason):
+            return finding.record.errors == 0
+    return False
+
+
+def _is_trouble(finding: Finding) -> bool:
+    """Whether it speaks against the provider as a whole, not one job; the task may have ended with it."""
+    match finding.outcome:
+        case Retry(reason=reason):
+            return reason in TROUBLES
+        case Failed(TIMEOUT.reason | "too-many-errors"):
+            return finding.record.reason in TROUBLES
+    return False

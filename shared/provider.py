@@ -15,7 +15,7 @@ from shared.credentials import Credentials
 from shared.errors import TransportError
 from shared.exchange import Exchange
 from shared.limits import Health
-from shared.outcome import Outcome
+from shared.outcome import Failed
 from shared.pace import TIMEOUT, Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
@@ -58,7 +58,7 @@ class Provider:
         exchange = self._exchange.begin(seconds, record.unauthorized_at)
         attempt = Attempt(self.rules, self._pace, exchange, self._context(task, record), record, now)
         finding = attempt.run()
-        if finding.outcome == TIMEOUT:
+        if isinstance(finding.outcome, Failed) and finding.outcome.reason == TIMEOUT.reason:
             self.cancel(task, finding.record, seconds=exchange.seconds_left())
         return finding
 
@@ -75,9 +75,9 @@ class Provider:
         """What trouble of our own leads to: another try, or the end after too much of it."""
         return self._pace.trouble(record, now, reason)
 
-    def health(self, outcomes: Sequence[Outcome]) -> Health:
-        """What the outcomes of some attempts say of the provider as a whole."""
-        return self._pace.health(outcomes)
+    def health(self, findings: Sequence[Finding]) -> Health:
+        """What some attempts say of the provider as a whole."""
+        return self._pace.health(findings)
 
     def _context(self, task: Task, record: Record) -> dict[str, Json]:
         """What the templates and expressions of this task may use."""

@@ -42,7 +42,7 @@ there already, or found a higher one."""
 BATCH = 200
 log = logging.getLogger("meanwhile")
 _SCRIPTS = Path(__file__).parent / "scripts"
-_KEYS = ("", ":leases", ":state", ":tasks", ":dead", ":gate", ":jobs", ":groups")
+_KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,24 @@ class Hold:
 
 
 class Add(NamedTuple):
-    """A task to put in: due after `delay_seconds`; `group` is whose it is, for fairness between groups."""
+    """A task to put in: due after `delay_seconds`; `group` is whose it is, for fairness between groups.
+
+    `has_job`: its job is open at the provider already.
+    """
 
     task: Task
     generation: int
     record: str
     delay_seconds: float = 0
     group: str = ""
+    has_job: bool = False
 
 
 class Release(NamedTuple):
-    """A task to give back: due after `delay_seconds`, with a new record or the old one."""
+    """A task to give back: due after `delay_seconds`, with a new record or the old one.
+
+    `has_job`: its job is open at the provider, or may be.
+    """
 
     hold: Hold
     delay_seconds: float = 0
@@ -84,7 +91,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one claim call gave. `wait_seconds` is until the next task falls due, None if there is none."""
+    """What one claim call gave. `wait_seconds` is until the next task may begin, None if there is none."""
 
     tasks: tuple[Claimed, ...]
     wait_seconds: float | None
@@ -136,15 +143,24 @@ class Queue:
         }
 
     def add(
-        self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
+        self,
+        adds: Sequence[Add | tuple[Task, int, str]],
+        *,
+        token: str,
+        lease_seconds: float = 0,
+        limits: Limits = UNLIMITED,
     ) -> list[Added]:
         """Put tasks in: due after their delays, or held under `token` as far as the gate allows.
 
         A repeated call with the same token is answered "created" again.
         """
-        rows = [(one.task.name, one.generation, _ms(one.delay_seconds), one.record, one.group) for one in adds]
+        whole = [Add(*one) for one in adds]
+        rows = [
+            (one.task.name, one.generation, _ms(one.delay_seconds), one.record, one.group, int(one.has_job))
+            for one in whole
+        ]
         head = (token, _ms(lease_seconds), *_limits(limits))
-        return cast(list[Added], self._run("add", _provider(one.task for one in adds), rows, head))
+        return cast(list[Added], self._run("add", _provider(one.task for one in whole), rows, head))
 
     def claim(
         self,
@@ -168,25 +184,29 @@ class Queue:
         )
         return Claim(tasks, None if wait_ms < 0 else wait_ms / 1000, bool(suspects), expired)
 
-    def complete(self, holds: Sequence[Hold]) -> list[bool]:
-        """Drop tasks whose data is stored. False: lost, somebody else has the task now."""
-        return self._done("complete", [hold.task for hold in holds], [_held(hold) for hold in holds])
+    def complete(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
+        """Drop tasks whose data is stored, and say how the provider is. False: lost, somebody else has the task now."""
+        return self._settle("complete", [hold.task for hold in holds], [_held(hold) for hold in holds], health)
 
-    def release(self, releases: Sequence[Release], health: Health = UNKNOWN) -> list[bool]:
+    def release(
+        self, releases: Sequence[Release | tuple[Hold, float, str | None]], health: Health = UNKNOWN
+    ) -> list[bool]:
         """Give tasks back, and say how the provider is. False: lost."""
-        rows = [(*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in releases]
-        pause_ms = -1 if health.well else _ms(health.pause_seconds)
-        spans = (_ms(health.trouble_seconds), _ms(health.longest_seconds))
-        head = (pause_ms, health.troubles, health.patience, *spans)
-        return self._done("release", [one.hold.task for one in releases], rows, head)
+        whole = [Release(*one) for one in releases]
+        rows = [(*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in whole]
+        return self._settle("release", [one.hold.task for one in whole], rows, health)
 
-    def bury(self, holds: Sequence[Hold]) -> list[bool]:
-        """Make dead letters of tasks whose failure is stored. False: lost."""
-        return self._done("bury", [hold.task for hold in holds], [_held(hold) for hold in holds])
+    def bury(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
+        """Make dead letters of tasks whose failure is stored, and say how the provider is. False: lost."""
+        return self._settle("bury", [hold.task for hold in holds], [_held(hold) for hold in holds], health)
 
-    def forget(self, ends: Sequence[tuple[Task, int]]) -> list[bool]:
-        """Drop this generation or a lower one of each task, whoever holds it. True where something was dropped."""
-        return self._done("forget", [task for task, _ in ends], [(task.name, generation) for task, generation in ends])
+    def forget(self, ends: Sequence[tuple[Task, int]], health: Health = UNKNOWN) -> list[bool]:
+        """Drop this generation or a lower one of each task, whoever holds it, and say how the provider is.
+
+        True where something was dropped.
+        """
+        rows = [(task.name, generation) for task, generation in ends]
+        return self._settle("forget", [task for task, _ in ends], rows, health)
 
     def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
         """Where each task stands, with its record if asked for; changes nothing."""
@@ -204,14 +224,12 @@ class Queue:
     def dead(self, provider: str) -> list[Task]:
         """Every dead letter's task, in no order."""
         names = self._guarded(
-            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, ":dead"), count=BATCH)}
+            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, "dead"), count=BATCH)}
         )
         return [Task(provider, name) for name in names]
 
-    def _done(
-        self, verb: str, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()
-    ) -> list[bool]:
-        return [bool(done) for done in self._run(verb, _provider(tasks), rows, head)]
+    def _settle(self, verb: str, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]], health: Health) -> list[bool]:
+        return [bool(done) for done in self._run(verb, _provider(tasks), rows, _heard(health))]
 
     def _run(self, verb: str, provider: str, rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()) -> list[Any]:
         batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
@@ -222,7 +240,8 @@ class Queue:
         return self._guarded(lambda: self._scripts[verb](keys=names, args=arguments))
 
     def _key(self, provider: str, key: str) -> str:
-        return f"{{{self._prefix}:{provider}}}{key}"
+        base = f"{{{self._prefix}:{provider}}}"
+        return base if key == "queue" else f"{base}:{key}"
 
     @staticmethod
     def _guarded(call: Callable[[], Any]) -> Any:
@@ -240,9 +259,14 @@ def _provider(tasks: Iterable[Task]) -> str:
     return next((task.provider for task in tasks), "")
 
 
+def _heard(health: Health) -> tuple[int, ...]:
+    spans = (_ms(health.trouble_seconds), _ms(health.longest_seconds))
+    return _ms(health.pause_seconds), -1 if health.well else health.troubles, health.patience, *spans
+
+
 def _limits(limits: Limits) -> tuple[int | float, ...]:
-    ms_per_token = 0 if limits.rate_seconds is None else limits.rate_seconds * 1000
-    return limits.parallel or 0, limits.open_jobs or 0, ms_per_token, limits.burst
+    attempt_ms = 0 if limits.rate_seconds is None else limits.rate_seconds * 1000
+    return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst
 
 
 def _ms(seconds: float) -> int:

@@ -34,6 +34,7 @@ class Reader:
             self.value, self.faults = {}, []  # no more is to be said of it
 
     def __contains__(self, key: str) -> bool:
+        self.read.add(key)
         return key in self.value
 
     def fault(self, key: str, reason: str) -> None:
@@ -128,7 +129,7 @@ class Reader:
     def done(self) -> None:
         """Everything was asked for; what else stands here is a fault."""
         for key in sorted(self.value.keys() - self.read):
-            self.fault(key, "is not known")
+            self.fault(key, f"is not known; there are {', '.join(sorted(self.read))}")
 
     def _require(self, key: str, values: list[Json], least: int) -> None:
         if isinstance(self.value.get(key), list) and len(values) < least:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from shared.codec import Json, dumps, loads
+from shared.codec import DuplicateKey, Json, dumps, loads
 from shared.errors import BadRequest, ContentTooLarge, Problem
 from shared.preference import NONE, Preferences, preferences
 from shared.task import Task
@@ -39,17 +39,8 @@ class TaskRequest:
     prefers: Preferences = NONE
 
 
-def for_task(event: Event, default_provider: str) -> TaskRequest:
-    """`GET /?task-name=NAME`, the sketch's call, optionally `&provider=P`; or `POST /tasks` with
-    `{"provider"?, "name", "input"?, "group"?}`.
-    """
-    context = event.get("requestContext") or {}
-    method = event.get("httpMethod") or context.get("http", {}).get("method")
-    return from_query(event, default_provider) if method == "GET" else from_body(event, default_provider)
-
-
 def from_query(event: Event, default_provider: str) -> TaskRequest:
-    """The query's `task-name` and `provider`."""
+    """The sketch's call: `GET /?task-name=NAME`, optionally `&provider=P`."""
     query = _query(event, {"task-name", "provider"})
     if "task-name" not in query:
         raise BadRequest("the query parameter task-name is missing", field="task-name")
@@ -58,12 +49,12 @@ def from_query(event: Event, default_provider: str) -> TaskRequest:
 
 
 def from_body(event: Event, default_provider: str) -> TaskRequest:
-    """The body's `provider`, `name`, `input` and `group`."""
+    """`POST /tasks` with `{"provider"?, "name", "input"?, "group"?}`."""
     body = _body(event, FIELDS)
     return _task_request(body, default_provider, preferences(event))
 
 
-def for_batch(event: Event, default_provider: str) -> list[TaskRequest | Problem]:
+def from_batch(event: Event, default_provider: str) -> list[TaskRequest | Problem]:
     """`POST /tasks/batch` with `{"tasks": [{"name", …}, …]}`, 1 to 100 of them: each a request, or its own fault."""
     tasks = _body(event, {"tasks"}, MAX_BATCH_BYTES).get("tasks")
     if not isinstance(tasks, list) or not 1 <= len(tasks) <= MAX_BATCH:
@@ -83,6 +74,8 @@ def named_in_url(event: Event, default_provider: str) -> Task:
     """
     path = event.get("rawPath") or event.get("path") or ""
     found = re.search(r"/tasks/([^/]+)/(.+)$", path, re.DOTALL)
+    if found is None and re.search(r"/tasks/[^/]", path):
+        raise BadRequest("a task's path is /tasks/{provider}/{name}", field="name")
     if found is None:
         query = _query(event, {"provider", "name"})
         if "name" not in query:
@@ -139,6 +132,8 @@ def _body(event: Event, known: set[str], most_bytes: int = MAX_BODY_BYTES) -> di
         body = loads(text, unique_keys=True)
     except binascii.Error as error:
         raise BadRequest("the body is not base64, although the event says so", field="body") from error
+    except DuplicateKey as error:
+        raise BadRequest(str(error), field=error.key) from error
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}", field="body") from error
     if not isinstance(body, dict):

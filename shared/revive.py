@@ -1,12 +1,12 @@
 """revive: the next generation of a task that has failed, with the stored input and a new deadline."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from shared.answer import Answer
 from shared.enqueue import accepted
-from shared.errors import Conflict, NotFound
+from shared.errors import BadRequest, Conflict, NotFound
 from shared.queue import Add, Queue, new_token, without_redis
 from shared.settle import facts
 from shared.store import Store
@@ -25,10 +25,13 @@ class Reviver:
 
     store: Store
     queue: Queue
+    providers: Container[str]
     clock: Callable[[], int]
 
     def revive(self, task: Task) -> Answer:
         """Begin the next generation, due now. Raises NotFound, Conflict unless it has failed, StoreUnavailable."""
+        if task.provider not in self.providers:
+            raise BadRequest(f"there is no provider {task.provider!r}", field="provider")
         item = self.store.get(task, self.clock())
         if item is None:
             raise NotFound(f"there is no task {task.id}", field="name")

@@ -74,6 +74,8 @@ class Rules:
     @classmethod
     def from_json(cls, value: Json, server: str | None = None) -> Self:
         """The rules that a decoded file states. Raises ProviderFileError naming every faulty place."""
+        if not isinstance(value, dict):
+            raise ProviderFileError("$: must be an object")
         top = Reader(value)
         status, data = top.expression("status", "body.status"), top.expression("data", "body")
         result = tuple(map(read_operation, top.one_or_many("result"))) if "result" in top else ()

@@ -4,13 +4,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
 
 from shared.errors import SettingsError
 from shared.task import is_provider_name
-
-GATEWAY_SECONDS = 29
-"""API Gateway gives up on an integration after this."""
 
 
 def _setting(default: Any, read: Callable[[str], Any], meaning: str) -> Any:
@@ -36,6 +35,33 @@ def _matching(pattern: str, meaning: str) -> Callable[[str], str]:
     return read
 
 
+def is_redis_url(text: str) -> bool:
+    """Whether a URL names a Redis, with nothing in it that redis-py would stumble over later."""
+    try:
+        parts = urlsplit(text)
+        port, keys = parts.port, set(parse_qs(parts.query))
+    except ValueError:
+        return False
+    if not keys <= {"ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname"}:
+        return False
+    if parts.scheme == "unix":
+        return parts.path != ""
+    is_named = parts.scheme in ("redis", "rediss") and bool(parts.hostname) and port != 0
+    return is_named and re.fullmatch(r"/?\d*", parts.path) is not None
+
+
+def _redis_url(text: str) -> str:
+    if not is_redis_url(text) and re.match(r"(ssm:/|secretsmanager:)\S", text) is None:
+        raise ValueError("must be redis[s]://[user:password@]host[:port][/database] or a reference to one")
+    return text
+
+
+def _directory(text: str) -> str:
+    if not Path(text).is_dir():
+        raise ValueError("must be a directory")
+    return text
+
+
 def _servers(text: str) -> dict[str, str]:
     servers = dict(pair.partition("=")[::2] for pair in text.split(",") if pair.strip())
     for name, url in servers.items():
@@ -50,21 +76,21 @@ class Settings:
 
     redis_url: str = _setting(
         "redis://127.0.0.1:6379/0",
-        _matching(
-            r"(rediss?://|unix://|ssm:/|secretsmanager:).+", "a redis:// or rediss:// URL, or a reference to one"
-        ),
+        _redis_url,
         "where Redis is; or `ssm:/path`, `secretsmanager:id` or `secretsmanager:id#key`, which holds the URL",
     )
     table_name: str = _setting("meanwhile", _matching(r"[\w.-]{3,255}", "a DynamoDB table name"), "the DynamoDB table")
     queue_prefix: str = _setting(
         "queue",
-        _matching(r"[^{}\s:]{1,64}", "1 to 64 characters without braces, colons or spaces"),
+        _matching(r"[^{}\s:]{1,128}", "1 to 128 characters without braces, colons or spaces"),
         "first part of every Redis key",
     )
     default_provider: str = _setting(
         "example", _matching(r"[a-z0-9][a-z0-9_-]{0,63}", "a provider name"), "asked when a request names none"
     )
-    providers_dir: str = _setting("", str, "a further directory of provider files; its files win over shipped ones")
+    providers_dir: str = _setting(
+        "", _directory, "a further directory of provider files; its files win over shipped ones"
+    )
     provider_servers: dict[str, str] = _setting(
         None, _servers, "`name=url,…`: replaces the first server in that provider's file (a staging or local one)"
     )

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from shared.item import Item
-from shared.limits import Health
+from shared.limits import UNKNOWN, Health
 from shared.outcome import Failed, Outcome, Pending, Retry
+from shared.pace import Finding
 from shared.provider import Provider
 from shared.queue import Hold, Queue, Release
 from shared.record import Record
 
 Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
+
+ANSWER_LOST = ("transport", "deadline")
+"""Reasons of a retry after which the provider may have taken the job all the same."""
 
 log = logging.getLogger("meanwhile")
 
@@ -37,21 +41,21 @@ class Settlement:
 def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) -> Counter[str]:
     """Move tasks of one provider in the queue, at most one call per verb; the tally says what became of them.
 
-    The answers' word on the provider's health goes along.
-
-    A task that somebody else has taken meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
+    The first call says how the provider is, as all the answers together tell. A task that somebody else has taken
+    meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
     """
     by_verb: dict[Verb, list[Settlement]] = {"complete": [], "release": [], "bury": [], "forget": []}
     for settlement in settlements:
         by_verb[settlement.verb].append(settlement)
-    health = provider.health([one.outcome for one in settlements if one.outcome])
+    health = provider.health([Finding(one.outcome, one.record) for one in settlements if one.outcome and one.record])
     tally: Counter[str] = Counter()
     for verb, group in by_verb.items():
         if group:
             for settlement, done in zip(group, _move(queue, verb, group, health), strict=True):
                 counts_as = settlement.counts_as if done or verb == "forget" else "lost"
                 tally[counts_as] += 1
-                _report(settlement, counts_as)
+                report(settlement, counts_as)
+            health = UNKNOWN
     return tally
 
 
@@ -63,11 +67,11 @@ def facts(about: Hold | Item) -> dict[str, object]:
 def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> list[bool]:
     match verb:
         case "complete":
-            return queue.complete([one.hold for one in group])
+            return queue.complete([one.hold for one in group], health)
         case "bury":
-            return queue.bury([one.hold for one in group])
+            return queue.bury([one.hold for one in group], health)
         case "forget":
-            return queue.forget([(one.hold.task, one.hold.generation) for one in group])
+            return queue.forget([(one.hold.task, one.hold.generation) for one in group], health)
         case "release":
             return queue.release([_released(one) for one in group], health)
     assert_never(verb)
@@ -76,10 +80,15 @@ def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> 
 def _released(one: Settlement) -> Release:
     if one.record is None:
         return Release(one.hold, one.delay_seconds)
-    return Release(one.hold, one.delay_seconds, one.record.to_text(), has_job=one.record.outputs is not None)
+    has_job = one.record.outputs is not None or _is_lost(one.outcome)
+    return Release(one.hold, one.delay_seconds, one.record.to_text(), has_job=has_job)
 
 
-def _report(settlement: Settlement, counts_as: str) -> None:
+def _is_lost(outcome: Outcome | None) -> bool:
+    return isinstance(outcome, Retry) and outcome.reason in ANSWER_LOST
+
+
+def report(settlement: Settlement, counts_as: str) -> None:
     """One line per change: ends at INFO, waiting at DEBUG."""
     said = facts(settlement.hold)
     match settlement.outcome:

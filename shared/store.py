@@ -6,9 +6,10 @@ Every method raises StoreUnavailable when DynamoDB does not serve it.
 """
 
 import re
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -57,13 +58,15 @@ class Store:
                 "(attribute_not_exists(#generation) OR #expires_at <= :seconds)",
                 {":seconds": number(now // 1000)},
             )
+        caller = secrets.token_hex(8)
         removed = "#expires_at, #completed_at, #error, #partial, #attempt"
         removed += "" if keep_outputs else ", #outputs"
         removed += "" if seen else ", #data"
         reply = self._update(
             task,
             "SET #generation = if_not_exists(#generation, :now) + :one, #status = :pending, #input = :input, "
-            "#input_digest = :digest, #group = :group, #open = :open, #created_at = :now, #updated_at = :now "
+            "#input_digest = :digest, #group = :group, #begun_by = :caller, #open = :open, #created_at = :now, "
+            "#updated_at = :now "
             f"REMOVE {removed}",
             f"{unchanged} AND attribute_not_exists(#open)",
             {
@@ -73,11 +76,16 @@ class Store:
                 ":pending": {"S": "pending"},
                 ":input": packed(input_, "input"),
                 ":digest": {"S": digest(input_)},
+                ":caller": {"S": caller},
                 ":open": {"S": open_key(task)},
                 **value,
             },
+            returned="ALL_NEW",
         )
-        return None if isinstance(reply, Superseded) else reply
+        if isinstance(reply, Superseded):  # botocore repeats a call whose reply was lost: then it finds its own write
+            ours = reply.item is not None and reply.item.begun_by == caller
+            return reply.item if ours else None
+        return reply
 
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
         """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge.
@@ -116,7 +124,9 @@ class Store:
 
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
         """(task, generation) of every open item of a provider that was last written before the instant `before`."""
-        for key in open_keys(provider):
+        keys = open_keys(provider)
+        turn = before // 60_000 % len(keys)  # after a run that does not reach the end, the next begins elsewhere
+        for key in keys[turn:] + keys[:turn]:
             start: dict[str, Any] = {}
             while True:
                 page = self._guarded(
@@ -157,10 +167,19 @@ class Store:
 
     def _write(self, task: Task, generation: int, expression: str, values: dict[str, Any]) -> Superseded | None:
         values = {":generation": number(generation), ":pending": {"S": "pending"}, **values}
-        reply = self._update(task, expression, "#generation = :generation AND #status = :pending", values)
+        condition = "#generation = :generation AND #status = :pending"
+        reply = self._update(task, expression, condition, values, returned="NONE")
         return reply if isinstance(reply, Superseded) else None
 
-    def _update(self, task: Task, expression: str, condition: str, values: dict[str, Any]) -> Item | Superseded:
+    def _update(
+        self,
+        task: Task,
+        expression: str,
+        condition: str,
+        values: dict[str, Any],
+        *,
+        returned: Literal["ALL_NEW", "NONE"],
+    ) -> Item | Superseded | None:
         try:
             reply = self._guarded(
                 self._client.update_item,
@@ -169,14 +188,12 @@ class Store:
                 ConditionExpression=condition,
                 ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", expression + condition)},
                 ExpressionAttributeValues=values,
-                ReturnValues="ALL_NEW",
+                ReturnValues=returned,
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except _ConditionFailed as failed:
             return Superseded(parse(failed.item))
-        item = parse(reply["Attributes"])
-        assert item is not None
-        return item
+        return parse(reply.get("Attributes"))
 
     def _guarded(self, call: Callable[..., Any], **arguments: Any) -> Any:
         try:

@@ -19,7 +19,8 @@ from shared.codec import Json, canonical, dumps
 from shared.errors import ProviderFileError
 
 _RESERVED = ":/?#[]@!$&'()*+,;=%"
-_CLIMBS = re.compile(r"(?:^|/)\.\.?(?=[/?#]|$)")
+_CLIMBS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?=[/?#]|$)", re.IGNORECASE)
+_NAMES_A_HOST = re.compile(r"//|[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _STEPS = frozenset(
     {"subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten"}
 )
@@ -37,7 +38,8 @@ class Expression:
         try:
             self._compiled = jmespath.compile(text)
         except (JMESPathError, ValueError, RecursionError) as error:
-            raise ProviderFileError(f"{text!r} is not JMESPath: {' '.join(str(error).split())}") from error
+            hint = " (a name with a dash stands in double quotes)" if re.search(r"\w-[A-Za-z]", text) else ""
+            raise ProviderFileError(f"{text!r} is not JMESPath{hint}: {' '.join(str(error).split())}") from error
         self.text = text
         self.references = frozenset(_references(self._compiled.parsed))
         self._calculates = "(" in text or "&" in text
@@ -92,6 +94,26 @@ def is_placeholder(template: str) -> bool:
     return len(parts) == 1 and isinstance(parts[0], Placeholder)
 
 
+def stays_on_the_server(template: str) -> bool:
+    """Whether a URL begins with text of its own that names no host: no value may lead it elsewhere then."""
+    return all(isinstance(part, str) and not _NAMES_A_HOST.match(part) for part in _parts(template)[:1])
+
+
+def without_value(template: str, context: Json) -> list[Expression]:
+    """What keeps a URL from being one: placeholders that are null, empty within the path, or the whole and no text."""
+    parts = _parts(template)
+    in_path = True
+    lacking = []
+    for part in parts:
+        if isinstance(part, str):
+            in_path = in_path and "?" not in part and "#" not in part
+            continue
+        value = part.expression.of(context)
+        if value is None or (value == "" and in_path) or (len(parts) == 1 and not isinstance(value, str)):
+            lacking.append(part.expression)
+    return lacking
+
+
 def fill(template: Json, context: Json) -> Json:
     """The template with its placeholders replaced, nested ones too; a lone placeholder keeps its value's type."""
     match template:
@@ -108,22 +130,22 @@ def fill(template: Json, context: Json) -> Json:
 
 
 def fill_url(template: str, context: Json) -> str | None:
-    """The URL, its values percent-encoded; None when a placeholder has no value. A lone placeholder is a whole URL.
+    """The URL, its values percent-encoded; None when it is `without_value`. A lone placeholder is a whole URL.
 
     Raises ValueError for a value that would climb: a `.` or `..` between slashes leads to another path.
     """
+    if without_value(template, context):
+        return None
     parts = _parts(template)
     texts = []
     for part in parts:
         if isinstance(part, str):
             texts.append(part)
             continue
-        value = part.expression.of(context)
-        if value is None:
-            return None
+        value = text_of(part.expression.of(context))
         if len(parts) == 1:
-            return text_of(value)
-        texts.append(quote(text_of(value), safe=_RESERVED if part.reserved else ""))
+            return value
+        texts.append(quote(value, safe=_RESERVED if part.reserved else ""))
     url = "".join(texts)
     if len(_CLIMBS.findall(url)) > len(_CLIMBS.findall("".join(p if isinstance(p, str) else "x" for p in parts))):
         raise ValueError("a value leads to another path")

@@ -65,7 +65,7 @@ class Transport:
         self._clock = clock
         self._session = _Session()
         self._session.trust_env = False
-        self._session.headers["User-Agent"] = "meanwhile"
+        self._session.headers.update({"User-Agent": "meanwhile", "Accept-Encoding": "gzip, deflate"})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, adapter(pool_maxsize=connections))
@@ -77,12 +77,14 @@ class Transport:
         *,
         allowed: frozenset[Origin] = frozenset(),
         attach: Callable[[Call], Call] | None = None,
+        hide: Callable[[str], str] = str,
         stay: Callable[[int], bool] = lambda _: False,
     ) -> Reply:
         """The whole answer within `seconds`, at most 5 redirects away.
 
         `allowed` origins may be private addresses, and they alone get what `attach` adds; nobody gets it after a
-        redirect to another origin. A redirect with a status for which `stay` is true is the answer.
+        redirect to another origin: `hide` takes it out of that URL. A redirect with a status for which `stay` is true
+        is the answer.
         Raises TransportError: no connection, a broken one, late, too large, or a target that is not allowed.
         """
         end = self._clock() + seconds
@@ -95,7 +97,7 @@ class Transport:
             location = reply.headers.get("location")
             if reply.status not in _REDIRECTS or location is None or stay(reply.status):
                 return reply
-            call = _redirected(call, reply, location)
+            call = _redirected(call, reply, location, hide)
         raise TransportError(f"more than {MAX_REDIRECTS} redirects", reason="redirects")
 
     def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
@@ -129,6 +131,8 @@ class Transport:
             allow_redirects=False,
             timeout=(min(seconds, CONNECT_SECONDS), seconds),
         ) as response:
+            if "," in response.headers.get("Content-Encoding", ""):  # a few bytes could take minutes to unpack
+                raise TransportError("the answer is encoded more than once")
             content = bytearray()
             for chunk in response.iter_content(65536):
                 content += chunk
@@ -163,16 +167,25 @@ def url_of(call: Call) -> str:
     return prepared.url or call.url
 
 
-def _redirected(call: Call, reply: Reply, location: str) -> Call:
+def _redirected(call: Call, reply: Reply, location: str, hide: Callable[[str], str]) -> Call:
     """The next call of a redirect (RFC 9110, 15.4): 303, and 301 or 302 of a POST, ask again with GET."""
-    url = joined(reply.url, location)
+    url = joined(reply.url, _as_utf8(location))
     becomes_get = reply.status == 303 or (reply.status in (301, 302) and call.method == "POST")
     if becomes_get:
         call = dataclasses.replace(call, method="GET", body=None)
     headers = call.headers
     if origin_of(url) != origin_of(reply.url):
+        url = hide(url)
         headers = {name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS}
     return dataclasses.replace(call, url=url, query={}, headers=headers)
+
+
+def _as_utf8(header: str) -> str:
+    """A header's text, which came as Latin-1, in UTF-8 where it is that."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
 
 
 def _query(query: dict[str, Json]) -> list[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """How the parts are put together: one maker per part, each called once per environment; none connects."""
 
-import logging
 import os
 import random
 import time
@@ -18,17 +17,19 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
+from shared.batch import Batcher
 from shared.cancel import Canceller
 from shared.codec import dumps
 from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
-from shared.errors import ProviderFileError, SecretUnavailable
+from shared.errors import ProviderFileError, SecretUnavailable, SettingsError
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.reconcile import Reconciler
+from shared.request import MAX_BATCH
 from shared.revive import Reviver
 from shared.rules import Rules
-from shared.settings import Settings
+from shared.settings import Settings, is_redis_url
 from shared.store import Store
 from shared.task import is_provider_name
 from shared.tick import Clockwork, Ticker
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 SHIPPED = Path(__file__).parent / "providers"
-
-
 SECRET_SECONDS = 300
 """How long a secret is kept before it is read again."""
 
@@ -86,13 +85,7 @@ def queue() -> Queue:
 @cache
 def dynamodb() -> "DynamoDBClient":
     """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
-    timeouts = Config(
-        connect_timeout=0.9,
-        read_timeout=0.9,
-        retries={"total_max_attempts": 2, "mode": "standard"},
-        max_pool_connections=settings().parallel_tasks + 2,
-    )
-    return boto3.client("dynamodb", config=timeouts)
+    return boto3.client("dynamodb", config=_prompt(max_pool_connections=_connections()))
 
 
 @cache
@@ -104,7 +97,7 @@ def store() -> Store:
 @cache
 def providers() -> dict[str, Provider]:
     """Every provider whose file is sound, by name; a faulty file is reported and stops only its own provider."""
-    transport = Transport(settings().parallel_tasks)
+    transport = Transport(_connections())
     found = {}
     for name, path in sorted(_provider_files().items()):
         try:
@@ -114,6 +107,14 @@ def providers() -> dict[str, Provider]:
             )
         except ProviderFileError as error:
             logger().error("provider file faulty", extra={"reason": str(error)})
+    for variable, names in (
+        ("DEFAULT_PROVIDER", {settings().default_provider}),
+        ("PROVIDER_SERVERS", settings().provider_servers.keys()),
+    ):
+        for name in sorted(names - found.keys()):
+            logger().error(
+                "setting faulty", extra={"reason": f"{variable} names {name}, of which there is no sound file"}
+            )
     return found
 
 
@@ -146,6 +147,12 @@ def enqueuer() -> Enqueuer:
 
 
 @cache
+def batcher() -> Batcher:
+    """enqueue, many at once."""
+    return Batcher(enqueuer())
+
+
+@cache
 def canceller() -> Canceller:
     """cancel."""
     return Canceller(store=store(), queue=queue(), providers=providers(), clock=clock)
@@ -154,7 +161,7 @@ def canceller() -> Canceller:
 @cache
 def reviver() -> Reviver:
     """revive."""
-    return Reviver(store=store(), queue=queue(), clock=clock)
+    return Reviver(store=store(), queue=queue(), providers=providers(), clock=clock)
 
 
 @cache
@@ -165,14 +172,13 @@ def ticker() -> Ticker:
 
 
 def invoke(function: str, event: dict[str, Any], *, times: int) -> None:
-    """Invoke a function so many times, without waiting for it; what fails is logged and left to the next tick."""
-    timeouts = Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1})
-    client = boto3.client("lambda", config=timeouts)
-    for _ in range(times):
-        try:
+    """Start a function so many times, without waiting for it; a failure is logged and ends it, within 3 seconds."""
+    client = boto3.client("lambda", config=_prompt())
+    try:
+        for _ in range(times):
             client.invoke(FunctionName=function, InvocationType="Event", Payload=dumps(event))
-        except (BotoCoreError, ClientError) as error:
-            logger().error("not invoked", extra={"function": function, "reason": str(error)})
+    except (BotoCoreError, ClientError) as error:
+        logger().error("not invoked", extra={"function": function, "reason": str(error)})
 
 
 @cache
@@ -202,12 +208,27 @@ def secret(reference: str, *, fresh: bool = False) -> str:
 
 @cache
 def _parameters(kind: str) -> Any:
-    """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds."""
+    """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds.
+
+    A read is not cut by the attempt's deadline: begun just before it, two still fit into the 10 seconds that a lease
+    outlasts an attempt, and the first that fails ends the attempt.
+    """
     from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
 
-    timeouts = Config(connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"})
     reader = {"ssm": parameters.SSMProvider, "secretsmanager": parameters.SecretsProvider}[kind]
-    return reader(boto_config=timeouts)
+    return reader(boto_config=_prompt())
+
+
+def _connections() -> int:
+    """How many to one host are kept: a tick's attempts or those of a batch at once, and two to spare."""
+    return max(settings().parallel_tasks, MAX_BATCH) + 2
+
+
+def _prompt(**options: Any) -> Config:
+    """What keeps a call to AWS short: two tries of 0.9 seconds, at most a second between them."""
+    return Config(
+        connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"}, **options
+    )
 
 
 def _text(value: Any) -> str:
@@ -221,7 +242,10 @@ def _text(value: Any) -> str:
 
 def _redis_url(setting: str) -> str:
     """The URL that the setting is, or that the parameter or secret it names holds."""
-    return secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
+    url = secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
+    if not is_redis_url(url):
+        raise SettingsError(f"REDIS_URL: {setting} holds no redis:// or rediss:// URL")
+    return url
 
 
 def _provider_files() -> dict[str, Path]:
@@ -229,7 +253,5 @@ def _provider_files() -> dict[str, Path]:
     files = [path for directory in directories for path in directory.glob("*.json")]
     for path in files:
         if not is_provider_name(path.stem):
-            logging.getLogger("meanwhile").error(
-                "provider file faulty", extra={"reason": f"{path.name} is no provider name"}
-            )
+            logger().error("provider file faulty", extra={"reason": f"{path.name} is no provider name"})
     return {path.stem: path for path in files if is_provider_name(path.stem)}

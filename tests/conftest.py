@@ -1,30 +1,40 @@
 """What the tests stand on: nothing but loopback is reachable, and each test gets a queue and a table of its own."""
 
+import copy
 import dataclasses
 import os
 import socket
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import boto3
 import fakeredis
 import pytest
 from moto import mock_aws
-from redis import Redis
+from redis import Redis, RedisCluster
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from local.dynamodb import create_table
-from local.redis_server import Kind, NoServerError, RedisServer
+from local.redis_server import Kind, NoServerError, RedisServer, free_port
 from local.third_party import ThirdParty
+from local.waiting import wait_until
 from shared import wiring
 from shared.queue import Queue
 from shared.settings import Settings
 from shared.store import Store
 from tests.clock import Clock
+from tests.doubles import MemoryQueue
 from tests.keys import PREFIX, Bench, RedisKeys
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from tests.deployment import Deployment
+    from tests.simulator import Simulator
 
 TABLE = "meanwhile"
 RETENTION_SECONDS = 2_592_000
@@ -85,13 +95,21 @@ def clock() -> Clock:
 # --- DynamoDB
 
 
+@pytest.fixture(scope="session")
+def dynamodb_client() -> "DynamoDBClient":
+    """One client for all tests: making it takes longer than most of them."""
+    return boto3.client(
+        "dynamodb", region_name="us-east-1", aws_access_key_id="testing", aws_secret_access_key="testing"
+    )
+
+
 @pytest.fixture
-def dynamodb(environment: None) -> "Iterator[DynamoDBClient]":
+def dynamodb(dynamodb_client: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> "Iterator[DynamoDBClient]":
     """moto's DynamoDB with the template's table, empty."""
+    monkeypatch.setattr(dynamodb_client.meta, "events", copy.copy(dynamodb_client.meta.events))  # a test may listen
     with mock_aws():
-        client = boto3.client("dynamodb")
-        create_table(client, TABLE)
-        yield client
+        create_table(dynamodb_client, TABLE)
+        yield dynamodb_client
 
 
 @pytest.fixture
@@ -124,6 +142,14 @@ SERVERS = (
 )
 
 
+CLUSTERS = (
+    pytest.param("valkey cluster", marks=pytest.mark.server),
+    pytest.param("redis cluster", marks=pytest.mark.server),
+)
+EVERY_KIND = ("memory", *SERVERS)
+"""The double too: a contract that runs on all four holds it to what the servers do."""
+
+
 @pytest.fixture(params=SERVERS)
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """What stands for Redis: each test that uses it runs on all three. `parametrize(…, indirect=True)` chooses."""
@@ -131,8 +157,22 @@ def redis_kind(request: pytest.FixtureRequest) -> str:
     return kind
 
 
+@pytest.fixture(scope="session")
+def redis_cluster(loopback_only: None) -> Iterator[Callable[[Kind], int]]:
+    """The ports of real clusters of one node, one of each kind at most, started when first asked for."""
+    with ExitStack() as stack:
+        running: dict[Kind, int] = {}
+
+        def cluster(kind: Kind) -> int:
+            if kind not in running:
+                running[kind] = stack.enter_context(_cluster(_server_or_skip(kind).binary))
+            return running[kind]
+
+        yield cluster
+
+
 @pytest.fixture
-def redis_client(redis_kind: str, redis_server: Server) -> Iterator["Redis"]:
+def redis_client(request: pytest.FixtureRequest, redis_kind: str, redis_server: Server) -> Iterator["Redis"]:
     """A client of an empty Redis of that kind."""
     options: dict[str, Any] = {"decode_responses": True, "encoding_errors": "replace"}
     client: Redis
@@ -142,6 +182,10 @@ def redis_client(redis_kind: str, redis_server: Server) -> Iterator["Redis"]:
         case "valkey" | "redis":
             client = Redis.from_url(redis_server(redis_kind).url, **options)
             client.flushall()
+        case "valkey cluster" | "redis cluster":
+            port = request.getfixturevalue("redis_cluster")(redis_kind.removesuffix(" cluster"))
+            client = cast("Redis", RedisCluster("127.0.0.1", port, **options))  # the same to a queue
+            client.flushall()
         case _:
             raise ValueError(redis_kind)
     with client:
@@ -149,19 +193,19 @@ def redis_client(redis_kind: str, redis_server: Server) -> Iterator["Redis"]:
 
 
 @pytest.fixture
-def bench(redis_client: "Redis") -> Bench:
+def bare_queue(redis_kind: str, request: pytest.FixtureRequest) -> Any:
+    """A queue that nobody checks; where the kind is "memory", the double."""
+    return MemoryQueue() if redis_kind == "memory" else Queue(request.getfixturevalue("redis_client"), PREFIX)
+
+
+@pytest.fixture
+def bench(redis_kind: str, bare_queue: Any, request: pytest.FixtureRequest) -> Bench:
     """The queue's keys, to be seeded and looked at from outside."""
-    return Bench(RedisKeys(redis_client))
+    return Bench(bare_queue if redis_kind == "memory" else RedisKeys(request.getfixturevalue("redis_client")))
 
 
 @pytest.fixture
-def bare_queue(redis_client: "Redis") -> Queue:
-    """A queue that nobody checks."""
-    return Queue(redis_client, PREFIX)
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, bare_queue: Queue, bench: Bench) -> Iterator[Queue]:
+def queue(request: pytest.FixtureRequest, bare_queue: Any, bench: Bench) -> Iterator[Any]:
     """A queue, whose keys are checked at the end of the test, unless that is marked `junk`."""
     yield bare_queue
     if request.node.get_closest_marker("junk") is None:
@@ -190,6 +234,21 @@ def rewind(bench: Bench) -> Callable[[float], None]:
 
 
 @pytest.fixture
+def deployed(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    simulator: "Simulator",
+    redis_client: "Redis",
+    dynamodb: "DynamoDBClient",
+    clock: Clock,
+) -> "Deployment":
+    """The three handlers in place, over the module's own `simulator`."""
+    from tests.deployment import deploy  # it imports the handlers, which set up logging
+
+    return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)
+
+
+@pytest.fixture
 def third_party() -> Iterator[ThirdParty]:
     """The simulated third party on a free port: `.url`, `.calls`."""
     with ThirdParty(seed=THIRD_PARTY_SEED, answer_seconds=0.05) as party:
@@ -206,6 +265,32 @@ def _server_or_skip(kind: Kind) -> RedisServer:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
+
+
+@contextmanager
+def _cluster(binary: Path) -> Iterator[int]:
+    """A cluster whose one node has every slot; its port."""
+    port, bus = free_port(), free_port()
+    options = {"bind": "127.0.0.1", "port": port, "cluster-port": bus, "cluster-enabled": "yes", "save": ""}
+    with tempfile.TemporaryDirectory(prefix="meanwhile-cluster-") as directory:
+        words = [f"{word}" for name, value in {**options, "dir": directory}.items() for word in (f"--{name}", value)]
+        quiet = subprocess.DEVNULL
+        with subprocess.Popen([binary, *words], stdin=quiet, stdout=quiet, stderr=quiet) as process:
+            try:
+                with Redis(port=port, decode_responses=True) as client:
+                    wait_until(lambda: _answers(client), 20, "the cluster")
+                    client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+                    wait_until(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok", 20, "slots")
+                yield port
+            finally:
+                process.kill()
+
+
+def _answers(client: "Redis") -> bool:
+    try:
+        return bool(client.ping())
+    except RedisConnectionError:
+        return False
 
 
 def _guarded(connect: Any) -> Any:

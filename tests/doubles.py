@@ -4,14 +4,18 @@ The contract suites (`test_queue.py`, `test_store.py`) hold them to the real one
 """
 
 import dataclasses
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Self, TypeAlias
 
 from shared.codec import Json, dumps, loads
 from shared.errors import QueueUnavailable, StoreTooLarge, StoreUnavailable
 from shared.item import Item, Status, digest, open_key, open_keys, packed
-from shared.queue import BATCH, Added, Claim, Claimed, Hold, Place
+from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
+from shared.queue import BATCH, Add, Added, Claim, Claimed, Hold, Place, Release
 from shared.record import Record
 from shared.store import Superseded
 from shared.task import Task
@@ -19,6 +23,8 @@ from tests.clock import START_MS
 from tests.keys import Dump, key_of
 
 _STATE = re.compile(r"(\d+):([^:]*):(\d+)")
+WINDOW = 500
+AGAIN_MS = 1000
 
 Scores: TypeAlias = dict[str, float]
 
@@ -26,7 +32,7 @@ Scores: TypeAlias = dict[str, float]
 class _Parts:
     """One provider's keys."""
 
-    __slots__ = ("dead", "leases", "queue", "state", "tasks")
+    __slots__ = ("dead", "gate", "groups", "jobs", "leases", "queue", "state", "tasks")
 
     def __init__(self) -> None:
         self.queue: Scores = {}
@@ -34,6 +40,9 @@ class _Parts:
         self.dead: Scores = {}
         self.state: dict[str, str] = {}
         self.tasks: dict[str, str] = {}
+        self.gate: dict[str, str] = {}
+        self.jobs: dict[str, str] = {}
+        self.groups: dict[str, str] = {}
 
     def copy(self) -> "_Parts":
         twin = _Parts()
@@ -52,8 +61,64 @@ class _Parts:
         return name in self.dead
 
     def drop(self, name: str) -> bool:
-        gone = [getattr(self, part).pop(name, None) for part in self.__slots__]
+        parts = (getattr(self, part) for part in self.__slots__ if part != "gate")
+        gone = [part.pop(name, None) for part in parts]
         return any(value is not None for value in gone)
+
+    def number(self, field: str) -> float | None:
+        """A number in the gate; junk is none."""
+        with suppress(KeyError, ValueError):
+            value = float(self.gate[field])
+            return value if 0 <= value <= 2**53 else None
+        return None
+
+    def set_number(self, field: str, value: float) -> None:
+        self.gate[field] = f"{value:.17g}"
+
+    def open_jobs(self) -> int:
+        return sum(name in self.queue for name in self.jobs)
+
+
+class _Pass:
+    """What the gate lets through at `now_ms`: so many attempts, else `wait_ms`."""
+
+    def __init__(self, parts: _Parts, limits: Limits, now_ms: float, wanted: int) -> None:
+        self._parts, self._limits, self._now_ms = parts, limits, now_ms
+        self.allowed, self.wait_ms = wanted, float(AGAIN_MS)
+        self._is_probe = False
+        until = parts.number("until")
+        if until is not None and now_ms < until:
+            self.allowed, self.wait_ms = 0, math.ceil(until - now_ms)
+            return
+        if until is not None:
+            self._is_probe = True
+            is_out = parts.leases.get(parts.gate.get("probe", ""), 0) > now_ms
+            self.allowed = 0 if is_out else min(wanted, 1)
+        if limits.parallel is not None:
+            live = sum(end > now_ms for end in parts.leases.values())
+            self.allowed = min(self.allowed, limits.parallel - live)
+        if limits.rate_seconds is not None and self.allowed > 0:
+            self._count(limits.rate_seconds * 1000)
+        self.allowed = max(self.allowed, 0)
+
+    def _count(self, attempt_ms: float) -> None:
+        whole = self._limits.burst * attempt_ms
+        lacking = max(0.0, (self._parts.number("full_at") or self._now_ms) - self._now_ms)
+        if lacking > whole + 1:
+            lacking = whole - attempt_ms
+        saved = max(0.0, whole - lacking) / attempt_ms
+        if math.floor(saved) < self.allowed:
+            self.allowed, self.wait_ms = math.floor(saved), math.ceil((1 - saved % 1) * attempt_ms)
+
+    def admit(self, names: Sequence[str]) -> None:
+        if names and self._is_probe:
+            self._parts.gate["probe"] = names[0]
+        if names and self._limits.rate_seconds is not None:
+            attempt_ms = self._limits.rate_seconds * 1000
+            full_at = max(self._parts.number("full_at") or 0, self._now_ms)
+            if full_at > self._now_ms + self._limits.burst * attempt_ms + 1:
+                full_at = self._now_ms + (self._limits.burst - 1) * attempt_ms
+            self._parts.set_number("full_at", full_at + len(names) * attempt_ms)
 
 
 class MemoryQueue:
@@ -96,48 +161,74 @@ class MemoryQueue:
 
     def add(
         self,
-        adds: Sequence[tuple[Task, int, str]],
+        adds: Sequence[Add | tuple[Task, int, str]],
         *,
         token: str,
-        delays: Sequence[float] = (),
         lease_seconds: float = 0,
+        limits: Limits = UNLIMITED,
     ) -> list[Added]:
-        waits = delays or [0.0] * len(adds)
-        return [self._add(*one, token, wait, lease_seconds) for one, wait in zip(adds, waits, strict=True)]
+        whole = [Add(*one) for one in adds]
+        if not whole:
+            return []
+        parts = self._parts(whole[0].task.provider)
+        gate = _Pass(parts, limits, self.now_ms, len(whole) if lease_seconds > 0 else 0)
+        if limits.open_jobs is not None:
+            gate.allowed = min(gate.allowed, limits.open_jobs - len(parts.jobs))
+        begun: list[str] = []
+        answers = [self._add(one, token, lease_seconds, limits, gate, begun) for one in whole]
+        gate.admit(begun)
+        return answers
 
-    def claim(self, provider: str, *, limit: int, lease_seconds: float, token: str, suspect: bool = False) -> Claim:
+    def claim(
+        self,
+        provider: str,
+        *,
+        limit: int,
+        lease_seconds: float,
+        token: str,
+        suspect: bool = False,
+        limits: Limits = UNLIMITED,
+    ) -> Claim:
         parts = self._parts(provider)
         expired = self._return_expired(parts)
-        due = sorted((score, name) for name, score in parts.queue.items() if 1 <= score <= self.now_ms)
-        wanted = [name for _, name in due if (parts.parsed(name)[2] > 0) == suspect]
-        suspects = any(parts.parsed(name)[2] > 0 for _, name in due)
         limit = 1 if suspect else min(limit, BATCH)
+        gate = _Pass(parts, limits, self.now_ms, limit)
+        if limits.open_jobs is not None and len(parts.jobs) + gate.allowed > limits.open_jobs:
+            for name in [name for name in parts.jobs if name not in parts.queue]:
+                del parts.jobs[name]
+        chosen, suspects, is_held_back = self._chosen(parts, limits, gate, suspect)
         tasks = []
-        for name in wanted[:limit]:
+        for name in chosen:
             generation, _, crashes = parts.parsed(name)
             parts.queue[name] = 0
             parts.leases[name] = self.now_ms + _ms(lease_seconds)
             parts.state[name] = f"{generation}:{token}:{crashes}"
+            if limits.open_jobs is not None:
+                parts.jobs[name] = ""
             tasks.append(Claimed(Hold(Task(provider, name), generation, token), crashes, parts.tasks.get(name)))
-        later = min((score for score in parts.queue.values() if score > self.now_ms), default=None)
-        wait_seconds = 0.0 if len(tasks) == limit else None if later is None else (later - self.now_ms) / 1000
-        return Claim(tuple(tasks), wait_seconds, suspects, expired)
+        wait_ms = self._wait_ms(parts, gate, limit, len(tasks), is_held_back)
+        gate.admit(chosen)
+        return Claim(tuple(tasks), None if wait_ms is None else wait_ms / 1000, suspects, expired)
 
-    def complete(self, holds: Sequence[Hold]) -> list[bool]:
-        return [self._held(hold, lambda parts, name: parts.drop(name)) for hold in holds]
+    def complete(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
+        done = [self._held(hold, lambda parts, name: parts.drop(name)) for hold in holds]
+        return self._hear([hold.task for hold in holds], health, done)
 
-    def release(self, releases: Sequence[tuple[Hold, float, str | None]]) -> list[bool]:
-        return [self._release(*one) for one in releases]
+    def release(
+        self, releases: Sequence[Release | tuple[Hold, float, str | None]], health: Health = UNKNOWN
+    ) -> list[bool]:
+        whole = [Release(*one) for one in releases]
+        return self._hear([one.hold.task for one in whole], health, [self._release(one) for one in whole])
 
-    def bury(self, holds: Sequence[Hold]) -> list[bool]:
-        return [self._bury(hold) for hold in holds]
+    def bury(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
+        return self._hear([hold.task for hold in holds], health, [self._bury(hold) for hold in holds])
 
-    def forget(self, ends: Sequence[tuple[Task, int]]) -> list[bool]:
+    def forget(self, ends: Sequence[tuple[Task, int]], health: Health = UNKNOWN) -> list[bool]:
         dropped = []
         for task, generation in ends:
             parts = self._parts(task.provider)
             dropped.append(parts.parsed(task.name)[0] <= generation and parts.drop(task.name))
-        return dropped
+        return self._hear([task for task, _ in ends], health, dropped)
 
     def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
         return [self._look(task, records) for task in tasks]
@@ -150,22 +241,113 @@ class MemoryQueue:
             raise QueueUnavailable("the double is told to fail")
         return self._providers.setdefault(provider, _Parts())
 
-    def _add(
-        self, task: Task, generation: int, record: str, token: str, delay_seconds: float, lease_seconds: float
-    ) -> Added:
-        parts, name = self._parts(task.provider), task.name
+    def _add(self, one: Add, token: str, lease_seconds: float, limits: Limits, gate: _Pass, begun: list[str]) -> Added:
+        parts, name = self._parts(one.task.provider), one.task.name
         held_generation, held_token, _ = parts.parsed(name) if parts.is_held(name) else (0, "", 0)
-        if generation < held_generation:
+        if one.generation < held_generation:
             return "stale"
-        if generation == held_generation:
-            return "created" if held_token == token else "exists"
-        parts.drop(name)
-        parts.queue[name] = 0 if lease_seconds > 0 else self.now_ms + _ms(delay_seconds)
-        if lease_seconds > 0:
-            parts.leases[name] = self.now_ms + _ms(lease_seconds)
-        parts.state[name] = f"{generation}:{token}:0"
-        parts.tasks[name] = record
-        return "created"
+        if one.generation == held_generation and held_token != token:
+            return "exists"
+        if one.generation > held_generation:
+            is_leased = len(begun) < gate.allowed
+            parts.drop(name)
+            parts.queue[name] = 0 if is_leased else self.now_ms + _ms(one.delay_seconds)
+            if is_leased:
+                parts.leases[name] = self.now_ms + _ms(lease_seconds)
+                begun.append(name)
+            parts.state[name] = f"{one.generation}:{token}:0"
+            parts.tasks[name] = one.record
+            if limits.open_jobs is not None and (is_leased or one.has_job):
+                parts.jobs[name] = ""
+            if one.group:
+                parts.groups[name] = one.group
+        return "waiting" if lease_seconds > 0 and name not in parts.leases else "created"
+
+    def _chosen(self, parts: _Parts, limits: Limits, gate: _Pass, suspect: bool) -> tuple[list[str], bool, bool]:
+        """The names to hand out, whether suspects wait, whether tasks may be due that could not be chosen."""
+        if gate.allowed == 0:
+            return [], False, False
+        due = [name for _, name in sorted((score, name) for name, score in parts.queue.items() if self._is_due(score))]
+        is_limited = limits.open_jobs is not None and parts.open_jobs() + gate.allowed > limits.open_jobs
+        places = (limits.open_jobs or 0) - parts.open_jobs() if is_limited else math.inf
+        unseen = bool(parts.groups) and len(due) >= WINDOW and places > 0
+        if parts.groups:
+            due = self._window(parts, due, places)
+        may = [name for name in due if places > 0 or name in parts.jobs]
+        wanted = [name for name in may if (parts.parsed(name)[2] > 0) == suspect]
+        if parts.groups and not suspect and len(wanted) > gate.allowed:
+            turns = Counter(parts.groups.get(name, "") for name in parts.leases)
+            order: dict[str, int] = {}
+            for name in wanted:
+                turns[parts.groups.get(name, "")] += 1
+                order[name] = turns[parts.groups.get(name, "")]
+            wanted.sort(key=lambda name: order[name])
+        chosen: list[str] = []
+        is_held_back = places <= 0
+        for name in wanted:
+            is_fresh = is_limited and name not in parts.jobs
+            if len(chosen) == gate.allowed:
+                break
+            if is_fresh and places <= 0:
+                is_held_back = True
+                continue
+            places -= is_fresh
+            chosen.append(name)
+        return chosen, any(parts.parsed(name)[2] > 0 for name in may), is_held_back or unseen
+
+    def _window(self, parts: _Parts, due: list[str], places: float) -> list[str]:
+        """What one call sees of the due tasks where there are groups."""
+        seen = set(due[:WINDOW])
+        rest = len(due) - WINDOW
+        if places <= 0:
+            seen = set()
+        elif rest >= 0:
+            cursor = int(parts.number("cursor") or 0)
+            cursor = 0 if cursor >= rest else cursor
+            seen |= set(due[WINDOW + cursor : WINDOW + cursor + WINDOW + BATCH])
+            parts.gate["cursor"] = str(cursor + WINDOW)
+        if not math.isinf(places):
+            seen |= set(parts.jobs)
+        return [name for name in due if name in seen]
+
+    def _wait_ms(self, parts: _Parts, gate: _Pass, limit: int, taken: int, is_held_back: bool) -> float | None:
+        if taken == limit:
+            return 0
+        next_ms = min((score - self.now_ms for score in parts.queue.values() if score > self.now_ms), default=None)
+        if taken < gate.allowed and not is_held_back:
+            return next_ms
+        if not any(self._is_due(score) for score in parts.queue.values()):
+            return next_ms if next_ms is None else max(next_ms, gate.wait_ms)
+        if taken == gate.allowed:
+            return gate.wait_ms
+        if not parts.leases and not (parts.groups and gate.allowed):
+            return next_ms
+        return min(AGAIN_MS, next_ms or AGAIN_MS)
+
+    def _is_due(self, score: float) -> bool:
+        return 1 <= score <= self.now_ms
+
+    def _hear(self, tasks: Sequence[Task], health: Health, answers: list[bool]) -> list[bool]:
+        pause_ms = float(_ms(health.pause_seconds))
+        if not tasks or (pause_ms == 0 and health.troubles == 0 and not health.well):
+            return answers
+        parts = self._parts(tasks[0].provider)
+        until, pauses = parts.number("until"), parts.number("pauses") or 0
+        is_paused = until is not None and self.now_ms < until
+        in_a_row = (parts.number("troubles") or 0) + health.troubles
+        parts.gate.pop("troubles", None)
+        if health.troubles and not health.well:
+            parts.set_number("troubles", in_a_row)
+            if not is_paused and (until is not None or in_a_row >= health.patience):
+                grown = _ms(health.trouble_seconds) * 2**pauses
+                pause_ms = max(pause_ms, min(_ms(health.longest_seconds), grown))
+        if pause_ms > 0:
+            parts.set_number("until", max(until or 0, self.now_ms + math.ceil(pause_ms)))
+            parts.set_number("pauses", pauses + (not is_paused))
+        elif health.well and not is_paused:
+            for field in ("until", "probe", "pauses"):
+                parts.gate.pop(field, None)
+        return answers
 
     def _return_expired(self, parts: _Parts) -> int:
         expired = sorted((end, name) for name, end in parts.leases.items() if end <= self.now_ms)[:BATCH]
@@ -187,15 +369,17 @@ class MemoryQueue:
             move(parts, hold.task.name)
         return held
 
-    def _release(self, hold: Hold, delay_seconds: float, record: str | None) -> bool:
+    def _release(self, one: Release) -> bool:
         def move(parts: _Parts, name: str) -> None:
             parts.leases.pop(name, None)
-            parts.queue[name] = self.now_ms + _ms(delay_seconds)
-            parts.state[name] = f"{hold.generation}::0"
-            if record:
-                parts.tasks[name] = record
+            parts.queue[name] = self.now_ms + _ms(one.delay_seconds)
+            parts.state[name] = f"{one.hold.generation}::0"
+            if one.record:
+                parts.tasks[name] = one.record
+            if not one.has_job:
+                parts.jobs.pop(name, None)
 
-        return self._held(hold, move)
+        return self._held(one.hold, move)
 
     def _bury(self, hold: Hold) -> bool:
         def move(parts: _Parts, name: str) -> None:
@@ -240,7 +424,14 @@ class MemoryStore:
         return None if item is None or item.expired(now) else item
 
     def begin(
-        self, task: Task, seen: Item | None, input_: Json, now: int, *, keep_outputs: bool = False
+        self,
+        task: Task,
+        seen: Item | None,
+        input_: Json,
+        now: int,
+        *,
+        group: str = "",
+        keep_outputs: bool = False,
     ) -> Item | None:
         input_ = _kept(input_, "input")
         item = self._item(task)
@@ -261,6 +452,7 @@ class MemoryStore:
             submitted_at=None,
             resubmits=0,
             input_digest=digest(input_),
+            group=group,
             input=input_,
             outputs=item.outputs if item and keep_outputs else None,
             partial=None,

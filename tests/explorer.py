@@ -14,6 +14,7 @@ any other order leads to the same states.
 """
 
 import logging
+import sys
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -213,6 +214,8 @@ class _Node:
     call: tuple[str, str, tuple[Any, ...], dict[str, Any]] | None
     result: Any
     holds: int | None
+    label: str
+    away: int | None = None
     children: dict[str, int] = field(default_factory=dict)
 
 
@@ -226,6 +229,17 @@ class _Broken(logging.Handler):
 
 class _Defect(BaseException):
     pass
+
+
+@contextmanager
+def _traced_by(tracer: Any) -> Iterator[Any]:
+    """Coverage follows the code under test alone: following the explorer too would take twice the time."""
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        yield before
+    finally:
+        sys.settrace(before)
 
 
 def _run(kind: Kind, replay: _Replay, rules: Rules) -> Any:
@@ -248,14 +262,14 @@ def _run(kind: Kind, replay: _Replay, rules: Rules) -> Any:
             return enqueuer.answer(TaskRequest(task=TASK), lambda: FUNCTION_SECONDS["enqueue"])
         case "process":
             clockwork = Clockwork(lambda: replay.now, _never_sleeps, lambda _: _Inline(replay))
-            return Ticker(queue, worker, [PROVIDER], SETTINGS, clockwork).run(lambda: FUNCTION_SECONDS["process"])
+            return Ticker(queue, worker, providers, SETTINGS, clockwork).run(lambda: FUNCTION_SECONDS["process"])
         case "reconcile":
             reconciler = Reconciler(store, queue, providers, LEASE_SECONDS, _clock, Random(0))
             return reconciler.run(lambda: FUNCTION_SECONDS["reconcile"])
         case "cancel":
             return Canceller(store=store, queue=queue, providers=providers, clock=_clock).cancel(TASK)
         case "revive":
-            return Reviver(store=store, queue=queue, clock=_clock).revive(TASK)
+            return Reviver(store=store, queue=queue, providers=providers, clock=_clock).revive(TASK)
 
 
 def _no_secret(reference: str, *, fresh: bool) -> str:
@@ -302,9 +316,11 @@ class Explorer:
         self._queues, self._stores, self._providers = _Interned(), _Interned(), _Interned()
         self._nodes: list[_Node] = []
         self._steps: dict[tuple[object, ...], Any] = {}
+        self._seen_results: set[tuple[int, int]] = set()
         self._seen_ends: set[tuple[int, int, int, bool]] = set()
         self._timers: dict[int, tuple[float, str] | None] = {}
         self._unbounded = sum(1 << actor for actor, kind in enumerate(self._kinds) if kind == "reconcile")
+        self._twins = [_last(scenario.actors[:actor], kind) for actor, kind in enumerate(scenario.actors)]
         self._listing = [actor for actor, kind in enumerate(scenario.actors) if kind == "reconcile"]
 
     def run(self) -> None:
@@ -352,7 +368,8 @@ class Explorer:
         try:
             for token in tokens:
                 token.start()
-            yield
+            with _traced_by(None) as self._tracer:
+                yield
         finally:
             for token in tokens:
                 token.stop()
@@ -363,14 +380,18 @@ class Explorer:
     def _token(self) -> str:
         return self._replay.token()
 
+    def _name(self, actor: int) -> str:
+        return f"{self._kinds[actor]} {actor}"
+
     # --- nodes
 
     def _node(self, actor: int, answers: tuple[Any, ...]) -> int:
         """The number of the node: runs the actor's code over these answers."""
         call, result = None, None
-        self._replay = _Replay(f"{self._kinds[actor]} {actor}", answers)
+        self._replay = _Replay(self._name(actor), answers)
         try:
-            result = _run(self._kinds[actor], self._replay, self._rules)
+            with _traced_by(self._tracer):
+                result = _run(self._kinds[actor], self._replay, self._rules)
         except _NextCall as following:
             call = following.call
         except Problem as problem:
@@ -379,7 +400,8 @@ class Explorer:
             raise Violation(f"{self._replay.name} broke: {defect.__cause__ or defect!r}") from defect
         except Exception as error:
             raise Violation(f"{self._replay.name} broke: {error!r}") from error
-        self._nodes.append(_Node(actor, answers, call, result, self._replay.holds))
+        label = f"{self._name(actor)}: {'.'.join(call[:2]) if call else 'ends'}"
+        self._nodes.append(_Node(actor, answers, call, result, self._replay.holds, label))
         return len(self._nodes) - 1
 
     def _child(self, number: int, answer: Any) -> int:
@@ -388,9 +410,17 @@ class Explorer:
             node.children[key] = self._node(node.actor, (*node.answers, answer))
         return node.children[key]
 
+    def _away(self, number: int) -> int:
+        """The node after a call that Redis did not answer."""
+        node = self._nodes[number]
+        if node.away is None:
+            node.away = self._child(number, QueueUnavailable("away"))
+        return node.away
+
     # --- where it starts
 
     def _start(self) -> World:
+        self._empty = self._queue_number(MemoryQueue())
         queue, store = MemoryQueue(), MemoryStore(SETTINGS.retention_seconds)
         self._prepare(queue, store)
         self._roots = tuple(self._node(actor, ()) for actor in range(len(self._kinds)))
@@ -426,7 +456,7 @@ class Explorer:
 
     def _following(self, world: World) -> Iterator[Step]:
         for actor, place in enumerate(world.places):
-            if place == ENDED or not self._may_start(world, actor):
+            if place == ENDED or (place == self._roots[actor] and not self._may_start(world, actor)):
                 continue
             for label, following in self._calls(world, actor, place):
                 yield label, following
@@ -435,16 +465,16 @@ class Explorer:
 
     def _may_start(self, world: World, actor: int) -> bool:
         """Of two of a kind the first starts first: the other way round is the same."""
-        kinds = self.scenario.actors
-        twins = [other for other in range(actor) if kinds[other] == kinds[actor]]
-        return world.places[actor] not in self._roots or all(world.places[twin] not in self._roots for twin in twins)
+        twin = self._twins[actor]
+        return twin is None or world.places[twin] != self._roots[twin]
 
     def _calls(self, world: World, actor: int, place: int) -> Iterator[Step]:
         """The actor's next call, answered in every way that is possible now."""
-        target, method, *_ = self._nodes[place].call or ("", "")
-        label = f"{self._kinds[actor]} {actor}: {target}.{method}"
+        node = self._nodes[place]
+        target, method, *_ = node.call or ("", "")
+        label = node.label
         if target == "provider":
-            yield from self._provider_steps(world, actor, place, f"{self._kinds[actor]} {actor}")
+            yield from self._provider_steps(world, actor, place)
         elif target == "queue":
             yield from self._queue_calls(world, actor, place, label)
         else:
@@ -454,10 +484,11 @@ class Explorer:
 
     def _queue_calls(self, world: World, actor: int, place: int, label: str) -> Iterator[Step]:
         if world.is_down or world.outages:
-            away = self._child(place, QueueUnavailable("away"))
+            away = self._away(place)
             outages = world.outages if world.is_down else world.outages - 1
             yield f"{label}, Redis is away", self._moved(world._replace(is_down=True, outages=outages), actor, away)
-        world = world._replace(is_down=False)
+        if world.is_down:
+            world = world._replace(is_down=False)
         yield label, self._queue_step(world, actor, place)
         if world.queue_timer == 0 and "queue.claim" in label:
             yield f"{label}, after the lease or delay has run out", self._queue_step(self._later(world), actor, place)
@@ -506,8 +537,9 @@ class Explorer:
             wrote = method not in ("get", "open_since") and not isinstance(answer, Superseded)
             wrote = wrote and not (method == "begin" and answer is None)
             if wrote:
-                name = f"{self._kinds[self._nodes[place].actor]} {self._nodes[place].actor}"
-                self._check_write(name, self._stores.states[world.store].items.get(TASK), store.items[TASK])
+                self._check_write(
+                    self._name(actor), self._stores.states[world.store].items.get(TASK), store.items[TASK]
+                )
             self._steps[key] = self._store_number(store), self._child(place, answer), wrote
         store_number, child, wrote = self._steps[key]
         if wrote:
@@ -523,20 +555,20 @@ class Explorer:
         twin.items = {task: replace(item, updated_at=updated_at) for task, item in store.items.items()}
         return twin
 
-    def _provider_steps(self, world: World, actor: int, place: int, name: str) -> Iterator[Step]:
+    def _provider_steps(self, world: World, actor: int, place: int) -> Iterator[Step]:
         is_stalled = bool(world.stalled >> actor & 1)
         key = ("provider", world.provider, place, is_stalled)
         if key not in self._steps:
             state: ProviderState = self._providers.states[world.provider]
             _, _, (call, _), _ = self._nodes[place].call or ("", "", (None, None), {})
             self._steps[key] = [
-                (told, self._provider_number(after), self._child(place, answer))
+                (f"{self._name(actor)} {told}", self._provider_number(after), self._child(place, answer))
                 for told, after, answer in _provider_answers(
                     state, call, actor, is_stalled, frozenset(self.scenario.troubles)
                 )
             ]
-        for told, provider, child in self._steps[key]:
-            yield f"{name} {told}", self._moved(world._replace(provider=provider), actor, child)
+        for label, provider, child in self._steps[key]:
+            yield label, self._moved(world._replace(provider=provider), actor, child)
 
     def _stops(self, label: str, world: World, actor: int) -> Iterator[Step]:
         """The actor crashes after its call; or it stalls, and others go on without waiting for it."""
@@ -559,12 +591,19 @@ class Explorer:
 
     def _moved(self, world: World, actor: int, child: int) -> World:
         """The actor has its answer, and may have ended with it."""
-        node = self._nodes[child]
-        ages = world.item_timer if any(world.places[one] == self._roots[one] for one in self._listing) else None
-        if node.call is not None:
-            return world._replace(places=_replaced(world.places, actor, child), item_timer=ages)
-        self._check_result(world, node)
-        return self._without(world._replace(places=_replaced(world.places, actor, ENDED), item_timer=ages), actor)
+        queue, store, provider, places, stalled, queue_timer, item_timer, is_down, crashes, flushes, outages = world
+        if item_timer is not None and all(places[one] != self._roots[one] for one in self._listing):
+            item_timer = None  # nobody asks for its age any more
+        place, node = child, self._nodes[child]
+        if node.call is None:
+            self._check_result(world, child)
+            place, others = ENDED, ~(1 << actor)
+            stalled &= others
+            queue_timer = None if queue_timer is None else queue_timer & others
+            item_timer = None if item_timer is None else item_timer & others
+        places = (*places[:actor], place, *places[actor + 1 :])
+        faults = (is_down, crashes, flushes, outages)
+        return World(queue, store, provider, places, stalled, queue_timer, item_timer, *faults)
 
     def _without(self, world: World, actor: int) -> World:
         """Nobody waits for this actor any more."""
@@ -583,8 +622,7 @@ class Explorer:
         return world._replace(queue=self._steps[key], queue_timer=None)
 
     def _flushed(self, world: World) -> World:
-        empty = self._queue_number(MemoryQueue())
-        return world._replace(queue=empty, queue_timer=None, flushes=world.flushes - 1)
+        return world._replace(queue=self._empty, queue_timer=None, flushes=world.flushes - 1)
 
     def _settled(self, number: int, actor: int, answer: Literal["stored", "lost"]) -> int:
         """The provider's state, knowing what became of the answer that this actor had."""
@@ -634,7 +672,7 @@ class Explorer:
         for other, place in enumerate(world.places):
             at_work = other != actor and place != ENDED and not world.stalled >> other & 1
             if at_work and self._nodes[place].holds == holds:
-                raise Violation(f"{self._kinds[actor]} {actor} is given what {self._kinds[other]} {other} holds")
+                raise Violation(f"{self._name(actor)} is given what {self._name(other)} holds")
 
     def _check_write(self, name: str, before: Item | None, after: Item) -> None:
         """An end is final; and generations never mix: what is stored for one came from its own job."""
@@ -646,9 +684,13 @@ class Explorer:
         if any(generation not in (None, after.generation) for generation in found):
             raise Violation(f"{name} mixes generations: {after}")
 
-    def _check_result(self, world: World, node: _Node) -> None:
+    def _check_result(self, world: World, number: int) -> None:
         """What an actor answered is true: accepted is durable, completed is stored, cancelled is cancelled."""
-        name, answer = f"{self._kinds[node.actor]} {node.actor}", node.result
+        if (number, world.store) in self._seen_results:
+            return
+        self._seen_results.add((number, world.store))
+        node = self._nodes[number]
+        name, answer = self._name(node.actor), node.result
         if not isinstance(answer, Answer):
             return
         item = self._stores.states[world.store].items.get(TASK)
@@ -789,6 +831,10 @@ def _job(call: Call) -> str:
 
 def _generation_of(job: str) -> int:
     return int(job.partition(".")[0])
+
+
+def _last(kinds: tuple[Kind, ...], kind: Kind) -> int | None:
+    return max((actor for actor, one in enumerate(kinds) if one == kind), default=None)
 
 
 def _replaced(places: tuple[int, ...], actor: int, place: int) -> tuple[int, ...]:

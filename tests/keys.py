@@ -12,10 +12,14 @@ from shared.task import Task
 PROVIDER = "example"
 PREFIX = "queue"
 SORTED_SETS = ("queue", "leases", "dead")
-HASHES = ("state", "tasks")
+HASHES = ("state", "tasks", "gate", "groups")
+SETS = ("jobs",)
+PARTS = (*SORTED_SETS, *HASHES, *SETS)
+INSTANTS = ("until", "full_at")
+"""Fields of the gate that time moves towards."""
 
 Dump = dict[str, dict[str, Any]]
-"""Key -> member -> its score (a float) or value (text)."""
+"""Key -> member -> its score (a float) or value (text; "" in a set)."""
 
 
 class Keys(Protocol):
@@ -30,7 +34,7 @@ class Keys(Protocol):
         ...
 
     def write(self, key: str, member: str, value: float | str) -> None:
-        """Set a score (a number) or a hash field (text)."""
+        """Set a score (a number) or a hash field (text), or put a member into a set ("")."""
         ...
 
     def lasting(self) -> bool:
@@ -52,7 +56,9 @@ class RedisKeys:
         return {key: self._members(key) for key in self._client.scan_iter()}
 
     def write(self, key: str, member: str, value: float | str) -> None:
-        if isinstance(value, str):
+        if key.rpartition(":")[2] in SETS:
+            self._client.sadd(key, member)
+        elif isinstance(value, str):
             self._client.hset(key, member, value)
         else:
             self._client.zadd(key, {member: value})
@@ -61,13 +67,16 @@ class RedisKeys:
         return all(self._client.ttl(key) == -1 for key in self._client.scan_iter())
 
     def _members(self, key: str) -> dict[str, Any]:
-        if self._client.type(key) == "zset":
+        kind = self._client.type(key)
+        if kind == "zset":
             return dict(self._client.zrange(key, 0, -1, withscores=True))
+        if kind == "set":
+            return dict.fromkeys(self._client.smembers(key), "")
         return dict(self._client.hgetall(key))
 
 
 def key_of(provider: str, part: str) -> str:
-    """The name of one of a provider's keys; `part` is queue, leases, state, tasks or dead."""
+    """The name of one of a provider's keys; `part` is one of PARTS."""
     base = f"{{{PREFIX}:{provider}}}"
     return base if part == "queue" else f"{base}:{part}"
 
@@ -89,6 +98,8 @@ class Bench:
         lease_seconds: float | None = None,
         token: str = "seeded",
         dead: bool = False,
+        group: str = "",
+        has_job: bool = False,
         provider: str = PROVIDER,
     ) -> Hold:
         """Put a task there: due in so many seconds (below 0: overdue), or leased for so long, or dead."""
@@ -101,6 +112,10 @@ class Bench:
             self.keys.write(key_of(provider, "dead"), name, now)
             return Hold(Task(provider, name), generation, token)
         self.keys.write(key_of(provider, "tasks"), name, record)
+        if group:
+            self.keys.write(key_of(provider, "groups"), name, group)
+        if has_job:
+            self.keys.write(key_of(provider, "jobs"), name, "")
         self.keys.write(key_of(provider, "queue"), name, 0 if held else max(1, now + round(due_seconds * 1000)))
         if lease_seconds is not None:
             self.keys.write(key_of(provider, "leases"), name, max(1, now + round(lease_seconds * 1000)))
@@ -126,28 +141,34 @@ class Bench:
         return score
 
     def parts(self, provider: str = PROVIDER) -> dict[str, dict[str, Any]]:
-        """Everything of one provider: queue, leases, dead (scores), state, tasks (text)."""
-        dump = self.keys.dump()
-        return {part: dump.get(key_of(provider, part), {}) for part in (*SORTED_SETS, *HASHES)}
+        """Everything of one provider: queue, leases, dead (scores), state, tasks, gate, groups (text), jobs (a set)."""
+        return _parts(self.keys.dump(), provider)
 
     def rewind(self, seconds: float) -> None:
-        """Let so much time pass: every score above 0 moves down, never below 1."""
+        """Let so much time pass: every score above 0 and every instant of a gate moves down, never below 1."""
+        passed_ms = round(seconds * 1000)
         for key, members in self.keys.dump().items():
             for member, score in members.items():
                 if not isinstance(score, str) and score > 0:
-                    self.keys.write(key, member, max(1, score - round(seconds * 1000)))
+                    self.keys.write(key, member, max(1, score - passed_ms))
+                elif key.endswith(":gate") and member in INSTANTS:
+                    self.keys.write(key, member, repr(max(1, float(score) - passed_ms)))
 
     def leaks(self) -> list[str]:
         """What is there and should not be, or is missing; empty for a sound queue."""
         dump = self.keys.dump()
         providers = {key[1:].partition("}")[0].removeprefix(f"{PREFIX}:") for key in dump}
-        known = {key_of(provider, part) for provider in providers for part in (*SORTED_SETS, *HASHES, "gate")}
+        known = {key_of(provider, part) for provider in providers for part in PARTS}
         found = [f"unknown key {key}" for key in dump if key not in known]
         if not self.keys.lasting():
             found.append("a key has a TTL")
         for provider in providers:
-            found += [f"{provider}: {fault}" for fault in _faults(self.parts(provider))]
+            found += [f"{provider}: {fault}" for fault in _faults(_parts(dump, provider))]
         return found
+
+
+def _parts(dump: Dump, provider: str) -> dict[str, dict[str, Any]]:
+    return {part: dump.get(key_of(provider, part), {}) for part in PARTS}
 
 
 def _faults(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -159,6 +180,8 @@ def _faults(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "record without a task": set(parts["tasks"]) - queue,
         "task without state": (queue | dead) - set(parts["state"]),
         "task without record": queue - set(parts["tasks"]),
+        "job of no task": set(parts["jobs"]) - queue,
+        "group of no task": set(parts["groups"]) - queue,
         "lease without a task at 0": set(parts["leases"]) - processing,
         "task at 0 without a lease": processing - set(parts["leases"]),
     }

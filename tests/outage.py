@@ -1,5 +1,7 @@
-"""Redis and DynamoDB that go away and come back when a test says so, and that list what they were asked."""
+"""Neighbours that go away and come back when a test says so, and that list what they were asked."""
 
+import socket
+import threading
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import EndpointConnectionError
@@ -38,3 +40,40 @@ class RedisOutage:
         if self.away:
             raise RedisConnectionError("Connection refused")
         return self._execute(*arguments, **options)
+
+
+class Door:
+    """A port that takes every connection, notes it, and then closes it or says nothing."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self.knocks = 0
+        self._silent = silent
+        self._open: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """Where to knock."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.knocks += 1
+            if self._silent:
+                self._open.append(connection)
+            else:
+                connection.close()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(30)
+        for one in (self._listener, *self._open):
+            one.close()

@@ -5,6 +5,7 @@ import json
 import select
 import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -49,16 +50,16 @@ class Peer:
         self.socket = made
         self.number = number
         self._cut = cut
-        self._reader: io.BufferedReader = made.makefile("rb")
+        self.reader: io.BufferedReader = made.makefile("rb")
 
     def request(self) -> Seen | None:
         """The next request; None when the client has gone."""
-        line = self._reader.readline()
+        line = self.reader.readline()
         if not line:
             return None
         method, target, _ = line.decode("latin-1").split(" ", 2)
-        headers = parse_headers(self._reader)
-        body = self._reader.read(int(headers.get("Content-Length") or 0))
+        headers = parse_headers(self.reader)
+        body = self.reader.read(int(headers.get("Content-Length") or 0))
         return Seen(method, target, headers, body, self.number)
 
     def send(self, text: bytes) -> None:
@@ -96,10 +97,14 @@ Script: TypeAlias = Callable[[Peer], None]
 
 
 class Wire:
-    """A TCP server: each connection is played by `script`. `cut` is set when a client has shut one in mid-answer."""
+    """A TCP server: each connection is played by `script`. `cut` is set when a client has shut one in mid-answer.
+
+    With a context in `tls` it speaks TLS.
+    """
 
     def __init__(self, script: Script | None = None) -> None:
         self.script: Script = script or Peer.wait
+        self.tls: ssl.SSLContext | None = None
         self.cut = threading.Event()
         self.connections = 0
         self.faults: list[BaseException] = []
@@ -141,12 +146,15 @@ class Wire:
         return self.cut.wait(GUARD_SECONDS)
 
     def _serve(self, made: socket.socket) -> None:
-        with self._lock:
-            self.connections += 1
-            self._open.add(made)
-            number = self.connections
         try:
-            self.script(Peer(made, number, self.cut))
+            if self.tls:
+                made = self.tls.wrap_socket(made, server_side=True)
+            with self._lock:
+                self.connections += 1
+                self._open.add(made)
+                peer = Peer(made, self.connections, self.cut)
+            with peer.reader:
+                self.script(peer)
         except OSError:
             pass  # the client has gone
         except Exception as error:  # noqa: BLE001 (the test ends with it)
@@ -154,6 +162,7 @@ class Wire:
         finally:
             with self._lock:
                 self._open.discard(made)
+            made.close()
 
 
 @dataclass(frozen=True, slots=True)

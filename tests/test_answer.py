@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shared.answer import Answer, problem
-from shared.errors import BadRequest, Conflict, NotFound, StoreUnavailable, Unavailable
+from shared.errors import BadRequest, Conflict, NotFound, SettingsError, StoreUnavailable, Unavailable
 from shared.task import Task
 
 TASK = Task("example", "a b/ü&?")
@@ -77,3 +77,11 @@ def test_what_may_work_later_is_503_and_says_when(error: Any) -> None:
     answer = problem(error)
     assert (answer.status, answer.headers({})["Retry-After"]) == (503, "5")
     assert "DynamoDB" not in answer.text
+
+
+@pytest.mark.parametrize("error", [KeyError("S3CRET"), SettingsError("REDIS_URL must be S3CRET")])
+def test_what_broke_here_is_500_and_nothing_of_it_is_told(error: Exception) -> None:
+    answer = problem(error)
+    assert (answer.status, answer.body["title"]) == (500, "Internal Server Error")
+    assert "field" not in answer.body
+    assert "S3CRET" not in answer.text

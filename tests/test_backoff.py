@@ -19,8 +19,10 @@ def test_the_first_pending_answer_is_followed_by_the_initial_delay_and_then_by_g
     assert delays == [5, 6, 18, 54]
 
 
-def test_a_thousand_troubles_in_a_row_overflow_nothing() -> None:
-    assert STEADY.after_error(5000, Random(0)) == 100
+@pytest.mark.parametrize("multiplier", [3, 3.0])
+def test_thousands_of_troubles_in_a_row_overflow_nothing(multiplier: float) -> None:
+    backoff = Backoff(min_delay=2.0, max_delay=100, multiplier=multiplier, jitter="none")
+    assert backoff.after_error(5000, Random(0)) == 100
 
 
 def test_full_jitter_spreads_a_herd_between_the_floor_and_the_delay() -> None:

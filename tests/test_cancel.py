@@ -10,7 +10,7 @@ import pytest
 from shared.cancel import Canceller
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.item import Item
-from shared.queue import Queue
+from shared.queue import Add, Queue
 from shared.store import Store, Superseded
 from shared.task import Task
 from shared.worker import record_of
@@ -54,7 +54,7 @@ def begun(store: Store, queue: Queue, clock: Clock) -> Begun:
         assert item
         record = dataclasses.replace(record_of(item), outputs=outputs, partial={"a": 1})
         store.save(task, record, clock())
-        queue.add([(task, item.generation, record.to_text())], token="mine", delays=[60])
+        queue.add([Add(task, item.generation, record.to_text(), 60)], token="mine")
         return item
 
     return begun

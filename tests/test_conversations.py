@@ -163,6 +163,15 @@ def test_replay_notices_a_wrong_error_but_does_not_ask_for_the_text_to_a_reason_
     assert Conversation("changed", changed).difference() is None
 
 
+def test_replay_compares_the_words_for_a_trouble_that_the_language_fixes_and_no_others() -> None:
+    changed = vector("21-throttled-headers")
+    changed["steps"][0]["expect"]["reason"] = "throttled"
+    assert "step 0 at 0 s" in difference(changed)
+    changed = vector("page-of-html")
+    changed["steps"][1]["expect"]["reason"] = "unreadable"
+    assert Conversation("changed", changed).difference() is None
+
+
 def test_jitter_plays_no_part_in_a_replay() -> None:
     changed = vector("34-backoff-cap")
     changed["config"]["polling"]["jitter"] = "full"

@@ -17,7 +17,6 @@ from moto import mock_aws
 from shared import wiring
 from shared.credentials import EXPIRY_MARGIN_SECONDS, Attached, Credentials
 from shared.errors import SecretUnavailable, TransportError
-from shared.origin import origin_of
 from shared.outcome import Completed, Failed, Retry
 from shared.record import Record
 from shared.rules import Rules
@@ -74,8 +73,7 @@ class TokenSite(Site):
         return Credentials([scheme], Secrets({"env:SECRET": MARKER}), Transport(4), **options)
 
     def token(self, credentials: Credentials, **options: Any) -> str:
-        allowed = frozenset({origin_of(self.url)})
-        return credentials.attach(20, allowed=allowed, **options).headers["Authorization"].removeprefix("Bearer ")
+        return credentials.attach(20, **options).headers["Authorization"].removeprefix("Bearer ")
 
     def rules(self) -> Rules:
         return rules(self.url, security=[OAUTH | {"tokenUrl": self.url + "/token"}])
@@ -247,7 +245,7 @@ def test_an_answer_without_a_usable_token_is_trouble(said: Says) -> None:
     with Site(said) as site:
         credentials = Credentials([oauth(site.url)], Secrets({"env:SECRET": MARKER}), Transport(1))
         with pytest.raises(TransportError) as caught:
-            credentials.attach(20, allowed=frozenset({origin_of(site.url)}))
+            credentials.attach(20)
         assert caught.value.reason == "token"
         assert len(site.calls) == 1
 
@@ -265,20 +263,14 @@ def test_a_client_secret_follows_no_redirect(auth: Any, status: int) -> None:
         assert there.connections == 0
 
 
-def test_a_token_comes_from_no_private_address_unless_the_servers_name_it() -> None:
-    with TokenSite() as site:
-        with pytest.raises(TransportError) as caught:
-            site.credentials().attach(20)
-        assert caught.value.reason == "refused-target"
-        assert site.connections == 0
-        assert site.token(site.credentials()) == "token-1"
-
-
-def test_a_token_from_a_private_address_is_refused_to_a_whole_provider_too() -> None:
-    with TokenSite() as site, internet({"api.example": (PUBLIC, site), "login.example": ("10.0.0.1", site)}):
-        asked = provider(rules("http://api.example", security=[OAUTH]), Secrets({"env:SECRET": MARKER}))
-        assert outcome(ask(asked))["reason"] == "refused-target"
-        assert site.connections == 0
+def test_a_token_comes_from_a_private_address_as_the_file_names_it_and_nothing_else_does() -> None:
+    with TokenSite() as site, Site(Says(200, {"status": "completed"})) as api:
+        security = [OAUTH | {"tokenUrl": site.url + "/token"}]
+        secrets = Secrets({"env:SECRET": MARKER})
+        assert outcome(ask(provider(rules(api.url, security=security), secrets)))["is"] == "completed"
+        assert api.calls[0].headers["Authorization"] == "Bearer token-1"
+        strayed = provider(rules(api.url, security=security, submit={"url": site.url + "/jobs"}), secrets)
+        assert outcome(ask(strayed))["reason"] == "refused-target"
 
 
 def test_a_token_endpoint_that_never_answers_costs_no_more_than_the_attempt() -> None:
@@ -303,11 +295,10 @@ def test_waiting_for_another_threads_token_costs_no_more_than_the_attempt() -> N
 
     with Site(answer) as site, ThreadPoolExecutor(1) as pool:
         credentials = Credentials([oauth(site.url)], Secrets({"env:SECRET": MARKER}), Transport(2))
-        allowed = frozenset({origin_of(site.url)})
-        first = pool.submit(credentials.attach, GUARD_SECONDS, allowed=allowed)
+        first = pool.submit(credentials.attach, GUARD_SECONDS)
         assert asked.wait(GUARD_SECONDS)
         with pytest.raises(TransportError) as caught:
-            credentials.attach(0.05, allowed=allowed)
+            credentials.attach(0.05)
         told.set()
         assert caught.value.reason == "deadline"
         assert first.result().headers == {"Authorization": "Bearer a"}
@@ -457,6 +448,19 @@ def test_a_secret_that_is_not_there_is_named_but_never_quoted(
     [line] = [vars(one) for one in caplog.records if one.name == "meanwhile"]
     assert (line["message"], line["reference"]) == ("secret unavailable", reference)
     assert MARKER not in caplog.text + str(line)
+
+
+def test_an_error_that_quotes_the_secret_is_not_passed_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Reader:
+        def get(self, *_: object, **__: object) -> str:
+            raise ValueError(f"{MARKER} is no JSON")
+
+    monkeypatch.setattr(wiring, "_parameters", lambda kind: Reader())
+    with pytest.raises(SecretUnavailable) as caught:
+        wiring.secret("secretsmanager:a#b")
+    assert MARKER not in "".join(traceback.format_exception(caught.value)) + caplog.text
 
 
 def test_reading_a_secret_takes_seconds_at_most() -> None:

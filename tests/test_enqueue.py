@@ -14,8 +14,11 @@ from shared.answer import Answer
 from shared.enqueue import RESERVE_SECONDS, Enqueuer
 from shared.errors import BadRequest, Conflict, StoreUnavailable, Unavailable
 from shared.item import Item
+from shared.limits import Limits
+from shared.pace import PAUSE_JITTER
+from shared.preference import Preferences
 from shared.provider import Provider
-from shared.queue import Hold, Queue
+from shared.queue import Add, Hold, Queue
 from shared.reconcile import Reconciler
 from shared.record import Record
 from shared.request import TaskRequest
@@ -76,6 +79,7 @@ class Front:
         input_: Any = None,
         max_age: float | None = None,
         remaining: float = 25,
+        group: str = "",
         **settings: float,
     ) -> Answer:
         """One request."""
@@ -88,7 +92,9 @@ class Front:
             settings=Settings.from_environment({name.upper(): str(value) for name, value in settings.items()}),
             clock=self.clock,
         )
-        request = TaskRequest(task=Task(provider, name), input=input_, max_age_seconds=max_age)
+        request = TaskRequest(
+            task=Task(provider, name), input=input_, group=group, prefers=Preferences(max_age_seconds=max_age)
+        )
         return enqueuer.answer(request, lambda: remaining)
 
     def item(self, name: str = "a", provider: str = "example") -> Item:
@@ -494,7 +500,7 @@ def test_who_finds_the_generation_in_redis_already_does_not_ask(
     add = queue.add
 
     def beaten(adds: Any, **options: Any) -> Any:
-        [(task, generation, record)] = adds
+        [(task, generation, record, *_)] = adds
         add([(task, generation + ahead, record)], token="somebody else")
         return add(adds, **options)
 
@@ -528,6 +534,90 @@ def test_a_task_begun_again_while_it_is_asked_for_stays_accepted(
     assert front.item().data is None
 
 
+# --- limits, pause and groups
+
+
+def limited(front: Front, simulator: Simulator, limits: Any) -> Limits:
+    """The default provider gets these limits."""
+    front.providers["example"] = simulator.provider(EXAMPLE | {"limits": limits})
+    return front.providers["example"].rules.limits
+
+
+@pytest.mark.parametrize("limits", [{"parallel": 1}, {"openJobs": 1}, {"rate": {"requests": 1, "seconds": 1000}}])
+def test_at_a_limit_a_request_is_accepted_without_asking(
+    front: Front, simulator: Simulator, state: Any, limits: Any, queue: Queue
+) -> None:
+    known = limited(front, simulator, limits)
+    queue.add([Add(Task("example", "first"), 1, "{}")], token="t", lease_seconds=30, limits=known)
+    answer = front.ask()
+    assert (answer.status, answer.body["deduplicated"], answer.body["schedule"]) == (202, False, "waiting")
+    assert answer.retry_after_seconds == 1
+    assert simulator.calls() == []
+    assert state()["a"] == ("waiting", answer.body["generation"])
+
+
+def test_while_a_provider_is_paused_a_request_is_accepted_without_asking(
+    front: Front, simulator: Simulator, state: Any
+) -> None:
+    simulator.say(says(429, {}, **{"Retry-After": "60"}))
+    first = front.ask()
+    assert (first.status, first.retry_after_seconds) == (202, 60)
+    second = front.ask("b")
+    assert (second.status, second.body["deduplicated"]) == (202, False)
+    assert len(simulator.calls()) == 1
+    assert {name: where for name, (where, _) in state().items()} == {"a": "waiting", "b": "waiting"}
+
+
+def test_a_requests_own_attempt_after_a_pause_is_its_probe_and_a_good_answer_ends_it(
+    front: Front, simulator: Simulator, rewind: Callable[[float], None], bench: Bench
+) -> None:
+    simulator.say(says(429, {}, **{"Retry-After": "60"}), completed(WHOLE))
+    front.ask()
+    rewind(60 * PAUSE_JITTER)
+    assert front.ask("b").status == 200
+    assert bench.parts()["gate"] == {}
+
+
+def test_a_refusal_is_an_answer_too_and_ends_a_pause(
+    front: Front, simulator: Simulator, rewind: Callable[[float], None], bench: Bench
+) -> None:
+    simulator.say(says(503, {}, **{"Retry-After": "60"}), refused("no"))
+    front.ask()
+    rewind(60 * PAUSE_JITTER)
+    assert front.ask("b").status == 422
+    assert bench.parts()["gate"] == {}
+
+
+def test_a_submit_whose_answer_is_lost_may_have_opened_a_job(front: Front, simulator: Simulator, bench: Bench) -> None:
+    limited(front, simulator, {"openJobs": 5})
+    simulator.say(says(500, {}), BROKEN)
+    front.ask("answered")
+    front.ask("lost")
+    assert bench.parts()["jobs"].keys() == {"lost"}
+
+
+def test_a_request_names_its_group_which_its_task_keeps(
+    front: Front, bench: Bench, redis_client: "Redis", reconcile: Callable[[], None]
+) -> None:
+    front.ask(group="tenant 7")
+    assert (front.item().group, bench.parts()["groups"]) == ("tenant 7", {"a": "tenant 7"})
+    redis_client.flushall()
+    reconcile()
+    assert bench.parts()["groups"] == {"a": "tenant 7"}
+    [record] = bench.parts()["tasks"].values()
+    assert Record.from_text(record).group == "tenant 7"
+
+
+def test_the_next_generation_keeps_the_group_unless_the_request_names_another(front: Front, bench: Bench) -> None:
+    front.ask(group="tenant 7")
+    front.finish(WHOLE)
+    front.ask(max_age=0)
+    assert (front.item().group, bench.parts()["groups"]) == ("tenant 7", {"a": "tenant 7"})
+    front.finish(WHOLE)
+    front.ask(max_age=0, group="tenant 8")
+    assert (front.item().group, bench.parts()["groups"]) == ("tenant 8", {"a": "tenant 8"})
+
+
 # --- Redis or DynamoDB is away
 
 
@@ -559,13 +649,31 @@ def test_without_redis_it_is_asked_stored_and_accepted_with_one_failure_and_reco
     assert simulator.calls() == ["POST /jobs"]
 
 
-def test_without_redis_a_complete_answer_is_complete(front: Front, redis_client: "Redis", simulator: Simulator) -> None:
+def test_without_redis_nobody_knows_what_the_limits_allow_and_a_provider_that_has_some_is_not_asked(
+    front: Front, redis_client: "Redis", simulator: Simulator, reconcile: Callable[[], None], state: Any
+) -> None:
+    limited(front, simulator, {"parallel": 5})
+    outage = RedisOutage(redis_client)
+    outage.away = True
+    answer = front.ask()
+    assert (answer.status, answer.body["data"], simulator.calls()) == (202, None, [])
+    assert len(outage.calls) == 1
+    outage.away = False
+    reconcile()
+    assert state() == {"a": ("waiting", answer.body["generation"])}
+
+
+def test_without_redis_a_complete_answer_is_complete(
+    front: Front, redis_client: "Redis", simulator: Simulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "meanwhile")
     outage = RedisOutage(redis_client)
     outage.away = True
     simulator.say(completed(WHOLE))
     assert front.ask().status == 200
     assert len(outage.calls) == 1
     assert front.item().data == WHOLE
+    assert [line.message for line in caplog.records] == ["queue unavailable", "completed"]
     outage.away = False
 
 

@@ -24,7 +24,6 @@ def test_a_value_too_large_is_not_taken_for_an_outage_that_passes() -> None:
         (errors.NotFound, 404),
         (errors.Conflict, 409),
         (errors.ContentTooLarge, 413),
-        (errors.Refused, 422),
         (errors.Problem, 500),
         (errors.Unavailable, 503),
     ],

@@ -59,7 +59,30 @@ THREE: tuple[tuple[str, Start], ...] = (
     ("PCV", "waiting"),
     ("RCV", "dead letter"),
 )
-GROUPS = [scenario(letters, start, *EVERY_TROUBLE) for letters, start in THREE]
+FOUR: tuple[tuple[str, Start, Trouble], ...] = (
+    ("EEPP", "nothing", "cut off"),
+    ("EEPR", "nothing", "failed"),
+    ("EEPV", "dead letter", "failed"),
+    ("EERV", "dead letter", "done at once"),
+    ("EPPR", "nothing", "lost job"),
+    ("EPPV", "dead letter", "failed"),
+    ("EPRC", "nothing", "still running"),
+    ("EPRV", "dead letter", "failed"),
+    ("EPCV", "dead letter", "failed"),
+    ("ERCV", "dead letter", "cut off"),
+    ("PPRV", "dead letter", "error"),
+    ("PPCV", "dead letter", "failed"),
+    ("PRCV", "dead letter", "failed"),
+)
+GROUPS = [
+    *(scenario(letters, start, *EVERY_TROUBLE) for letters, start in THREE),
+    *(scenario(letters, start, trouble) for letters, start, trouble in FOUR),
+    *(scenario(letters, outages=0) for letters in ("EEPC", "EERC", "EPPC")),
+    scenario("EECV", "dead letter", outages=0),
+    scenario("PPRC", "waiting", outages=0),
+    scenario("EPRC", "nothing", first_answer_seconds=0),
+    scenario("EPPR", "nothing", "error", first_answer_seconds=0),
+]
 
 
 @pytest.mark.parametrize("one", GROUPS, ids=named)
@@ -97,8 +120,8 @@ def test_it_fails_where_reconcile_does_not_wait_for_a_lease(monkeypatch: pytest.
 def test_it_fails_where_a_failed_task_is_forgotten_instead_of_buried(monkeypatch: pytest.MonkeyPatch) -> None:
     move = settle._move
 
-    def unburied(queue: Any, verb: Any, group: Any) -> list[bool]:
-        return move(queue, "forget" if verb == "bury" else verb, group)
+    def unburied(queue: Any, verb: Any, group: Any, health: Any) -> list[bool]:
+        return move(queue, "forget" if verb == "bury" else verb, group, health)
 
     monkeypatch.setattr(settle, "_move", unburied)
     assert "instead of {'t': ('dead'" in violation(scenario("EP", "nothing", "failed"))

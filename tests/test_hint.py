@@ -83,7 +83,7 @@ def test_milliseconds_come_before_seconds_and_the_files_own_hints_before_both() 
 
 def test_an_unusable_hint_leaves_the_word_to_the_next() -> None:
     own = Hint(argument=Expression("body.wait"), unit="s")
-    for unusable in (None, "soon", True, [5], {"s": 5}, -1, "Infinity", 10**400):
+    for unusable in (None, "soon", "1_0", "\u0661", ".", "1e", True, [5], {"s": 5}, -1, "Infinity", 10**400):
         assert hinted({"retry-after": "3"}, own, body={"wait": unusable}) == 3
 
 

@@ -70,6 +70,7 @@ def test_what_the_item_lacks_is_none() -> None:
         submitted_at=None,
         resubmits=0,
         input_digest="d",
+        group="",
         input={},
         outputs=None,
         partial=None,

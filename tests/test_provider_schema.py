@@ -25,7 +25,7 @@ Path_ = tuple[str | int, ...]
 
 EVERYTHING: Json = {
     "$schema": "x",
-    "description": "every field of the language but limits and callback",
+    "description": "every field of the language but callback",
     "servers": ["https://api.example.com", "http://127.0.0.1:9"],
     "security": [
         {"type": "http", "scheme": "basic", "secret": "env:A"},
@@ -81,6 +81,7 @@ EVERYTHING: Json = {
     "freshness": 60,
     "freshnessFailed": 0,
     "firstAnswer": 20,
+    "limits": {"rate": {"requests": 10, "seconds": 1.5, "burst": 20}, "parallel": 4, "openJobs": 100},
 }
 WRONG: tuple[Json, ...] = (
     None, True, 0, -1, 0.5, 1.0, 2.5, 21, "", "x", "GET", "${input.a}", [], ["x"], [1], [{}], {}, {"a": 1}, {"a": "b"},
@@ -94,7 +95,7 @@ BEYOND_A_SCHEMA = (
     "uses response",
     "must be a status",
     "url is for result",
-    "; there are input, outputs, task and response",
+    "outputs, task and response",
 )
 """What only the rules refuse: a schema cannot say it."""
 
@@ -157,8 +158,8 @@ def test_the_file_with_everything_is_sound() -> None:
 def test_the_file_with_everything_leaves_nothing_out() -> None:
     definitions = SCHEMA["$defs"]
     said = {str(key) for place in places(EVERYTHING) for key in place}
-    language = set(SCHEMA["properties"]) - {"limits", "callback"}
-    for name in ("Operation", "Acceptor", "Polling"):
+    language = set(SCHEMA["properties"]) - {"callback"}
+    for name in ("Operation", "Acceptor", "Polling", "Limits"):
         language |= set(definitions[name]["properties"])
     for scheme in definitions["SecurityScheme"]["oneOf"][:3]:
         language |= set(scheme["properties"])
@@ -186,18 +187,21 @@ def test_the_rules_say_every_fault_at_once_each_with_its_place() -> None:
         "submit": {"url": 5, "method": "FETCH", "retries": 3, "body": "${inptu.x}"},
         "poll": {"url": "/a/${response.body.id}", "outputs": {"id": "body..id"}},
         "acceptors": [{"state": "finished"}],
-        "polling": {"minDelay": -1, "maxErrors": 1.5},
+        "polling": {"minDelay": -1, "maxErrors": 1.5, "every": 5},
         "firstAnswer": 25,
     }
     assert [fault.partition(": ")[0] for fault in faults(file)] == [
         "$.servers[0]", "$.submit.method", "$.submit.url", "$.submit.retries", "$.submit.body",
         "$.poll.outputs.id", "$.acceptors[0].expected", "$.acceptors[0].state",
-        "$.polling.minDelay", "$.polling.maxErrors", "$.firstAnswer", "$.poll.url",
+        "$.polling.minDelay", "$.polling.maxErrors", "$.polling.every", "$.firstAnswer", "$.poll.url",
     ]  # fmt: skip
     assert {
         "$.submit.url: must be a text",
-        "$.submit.retries: is not known",
-        "$.submit.body: ${inptu.x} reads 'inptu'; there are input, outputs, task and response",
+        (
+            "$.polling.every: is not known; there are hints, initialDelay, jitter, maxDelay, maxErrors, maxResubmits, "
+            "maxWaitTime, minDelay, multiplier, notFoundGrace"
+        ),
+        "$.submit.body: ${inptu.x} reads 'inptu'; there are input (input.inptu?), outputs, task and response",
         "$.acceptors[0].expected: is missing",
         "$.acceptors[0].state: must be one of pending, success, failure, retry, resubmit",
         "$.polling.minDelay: must be a number from 0",
@@ -207,7 +211,7 @@ def test_the_rules_say_every_fault_at_once_each_with_its_place() -> None:
     } <= set(faults(file))
 
 
-@pytest.mark.parametrize("key", ["limits", "callback"])
+@pytest.mark.parametrize("key", ["callback"])
 def test_what_comes_later_is_refused_clearly(key: str) -> None:
     file = EVERYTHING | {key: {}}
     assert VALIDATOR.is_valid(file)

@@ -1,4 +1,4 @@
-"""The queue's contract: the same promises on fakeredis, Valkey, Redis and the in-memory double."""
+"""The queue's contract: the same promises on fakeredis, Valkey and Redis, single and cluster, and on the double."""
 
 import threading
 from collections.abc import Callable
@@ -8,32 +8,22 @@ from typing import Any
 import pytest
 
 from shared.errors import QueueUnavailable
-from shared.queue import Claim, Hold, Place, Queue, new_token
+from shared.queue import Add, Claim, Hold, Place, Queue, new_token
 from shared.task import Task
-from tests.conftest import SERVERS
+from tests.conftest import CLUSTERS, EVERY_KIND, SERVERS
 from tests.doubles import MemoryQueue
-from tests.keys import PREFIX, PROVIDER, Bench, RedisKeys
+from tests.keys import PREFIX, PROVIDER, Bench
 
 LEASE_SECONDS = 30.0
 HOURS = 3600.0
 NAMES = ("plain", "Ünïcødé 名前", "with space", "{queue:example}", "a:b:c", "0", "-inf", "x" * 256)
 
 
-@pytest.fixture(params=["memory", *SERVERS])
+@pytest.fixture(params=[*EVERY_KIND, *CLUSTERS])
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """Here the double too."""
     kind: str = request.param
     return kind
-
-
-@pytest.fixture
-def bare_queue(redis_kind: str, request: pytest.FixtureRequest) -> Any:
-    return MemoryQueue() if redis_kind == "memory" else Queue(request.getfixturevalue("redis_client"), PREFIX)
-
-
-@pytest.fixture
-def bench(redis_kind: str, bare_queue: Any, request: pytest.FixtureRequest) -> Bench:
-    return Bench(bare_queue if redis_kind == "memory" else RedisKeys(request.getfixturevalue("redis_client")))
 
 
 def task(name: str = "a") -> Task:
@@ -41,8 +31,8 @@ def task(name: str = "a") -> Task:
 
 
 def add(queue: Queue, name: str = "a", generation: int = 1, **options: Any) -> str:
-    token = options.pop("token", "adder")
-    return queue.add([(task(name), generation, options.pop("record", "{}"))], token=token, **options)[0]
+    token, delay = options.pop("token", "adder"), options.pop("delay", 0)
+    return queue.add([Add(task(name), generation, options.pop("record", "{}"), delay)], token=token, **options)[0]
 
 
 def claim(queue: Queue, limit: int = 10, token: str = "worker", **options: Any) -> Claim:
@@ -608,6 +598,17 @@ def test_a_task_whose_record_or_state_is_missing_is_handed_out_all_the_same(queu
     assert (recordless.hold.task.name, recordless.hold.generation, recordless.record) == ("recordless", 3, None)
     assert queue.forget([(orphan.hold.task, 0), (recordless.hold.task, 3)]) == [True, True]
     assert bench.keys.dump() == {}
+
+
+@pytest.mark.junk
+@pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
+def test_a_name_that_is_not_utf_8_stops_nobody(queue: Queue, seed: Any, redis_client: Any) -> None:
+    redis_client.zadd(f"{{{PREFIX}:{PROVIDER}}}", {b"\xff\xfe": 1})
+    seed("sound")
+    garbled, sound = claim(queue).tasks
+    assert (garbled.hold.task.name, garbled.record) == ("\ufffd\ufffd", None)
+    assert queue.forget([(garbled.hold.task, 0)]) == [False]
+    assert queue.complete([garbled.hold, sound.hold]) == [False, True]
 
 
 def test_a_lease_without_a_task_goes_when_it_expires(

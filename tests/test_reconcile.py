@@ -94,6 +94,19 @@ def test_after_redis_lost_everything_each_open_task_comes_back_as_its_item_knows
     assert (record.submitted_at, record.resubmits, record.saved) == (5, 1, record.digest)
 
 
+def test_a_job_that_is_open_counts_from_the_moment_its_task_is_back(
+    store: Store, queue: Queue, clock: Clock, begun: Begun, bench: Bench
+) -> None:
+    for name, outputs in (("started", {"id": "j"}), ("not started", None)):
+        item = begun(name, age_seconds=0)
+        store.save(item.task, dataclasses.replace(record_of(item), outputs=outputs, submitted_at=5), clock())
+    clock.advance(3600)
+    limited = {"example": provider_at(URL, EXAMPLE | {"limits": {"openJobs": 5}})}
+    Reconciler(store, queue, limited, LEASE_SECONDS, clock, Random(1)).run(lambda: 60)
+    assert bench.parts()["queue"].keys() == {"started", "not started"}
+    assert bench.parts()["jobs"].keys() == {"started"}
+
+
 def test_it_is_due_no_earlier_than_a_lease_from_now_and_spread_over_the_longest_delay(
     run: Run, begun: Begun, queue: Queue
 ) -> None:
@@ -274,6 +287,26 @@ def test_a_dead_letter_that_is_revived_while_it_is_looked_at_stays_in_the_queue(
     assert state() == {"a": ("waiting", item.generation + 1)}
 
 
+def test_a_dead_letter_that_another_run_has_just_forgotten_is_counted_and_said_there(
+    run: Run, queue: Queue, seed: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="meanwhile")
+    seed("a", dead=True)
+    forget = queue.forget
+
+    def beaten(ends: Any) -> list[bool]:
+        forget(ends)
+        return forget(ends)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "forget", beaten)
+        assert run()["example"] == {}
+    assert caplog.records == []
+    seed("b", dead=True)
+    assert run()["example"] == {"forgotten": 1}
+    assert [(line.message, vars(line)["task"]) for line in caplog.records] == [("forgotten", "b")]
+
+
 # --- again, at once, in time, and when others are away
 
 
@@ -378,3 +411,43 @@ def test_each_task_that_comes_back_is_one_line_and_one_that_does_not_is_none(
     [line] = caplog.records
     facts = {name: vars(line)[name] for name in ("message", "provider", "task", "generation")}
     assert facts == {"message": "requeued", "provider": "example", "task": "a", "generation": item.generation}
+
+
+# --- much to do
+
+
+def test_no_provider_waits_for_the_dead_letters_of_another(run: Run, begun: Begun, seed: Any) -> None:
+    for i in range(250):
+        seed(f"dead {i}", provider="coin", dead=True)
+    begun("a")
+    looks = iter([60.0] * 2 + [0.0] * 50)
+    assert run(lambda: next(looks))["example"]["requeued"] == 1
+
+
+def test_of_many_dead_letters_each_run_looks_at_other_ones(
+    run: Run, seed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "DEAD_A_RUN", 3)
+    for i in range(5):
+        seed(f"dead {i}", dead=True)
+    assert [run()["example"].get("forgotten", 0) for _ in range(3)] == [3, 2, 0]
+
+
+def test_runs_that_do_not_reach_the_end_begin_elsewhere_each_time(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def query(_call: Any, **arguments: Any) -> Any:
+        asked.append(arguments["ExpressionAttributeValues"][":open"]["S"])
+        return {"Items": []}
+
+    monkeypatch.setattr(store, "_guarded", query)
+    firsts = set()
+    for _ in range(16):
+        asked.clear()
+        assert list(store.open_since("example", clock())) == []
+        assert len(set(asked)) == len(asked) == 16
+        firsts.add(asked[0])
+        clock.advance(300)  # reconcile's rhythm
+    assert len(firsts) == 16

@@ -44,7 +44,7 @@ def refused(read: Callable[[Event, str], object], event: Event, kind: type[Probl
 
 def test_the_sketchs_call_asks_the_default_provider(shape: Shape) -> None:
     request = from_query(shape("GET", "/?task-name=invoice+1%2F2"), DEFAULT)
-    assert request == TaskRequest(task=Task("example", "invoice 1/2"), input=None, max_age_seconds=None)
+    assert request == TaskRequest(task=Task("example", "invoice 1/2"), input=None)
 
 
 def test_the_sketchs_call_may_name_a_provider(shape: Shape) -> None:
@@ -86,13 +86,24 @@ def test_null_maps_are_empty_ones() -> None:
 def test_a_body_names_task_and_input(shape: Shape) -> None:
     input_ = {"total": 30.4, "rows": list[int]()}
     request = from_body(shape("POST", "/tasks", {"provider": "coin", "name": "a", "input": input_}), DEFAULT)
-    assert request == TaskRequest(task=Task("coin", "a"), input=input_, max_age_seconds=None)
+    assert request == TaskRequest(task=Task("coin", "a"), input=input_)
 
 
 def test_provider_and_input_may_be_left_out_and_no_input_differs_from_an_empty_one(shape: Shape) -> None:
     assert from_body(shape("POST", "/tasks", {"name": "a"}), DEFAULT).input is None
     assert from_body(shape("POST", "/tasks", {"name": "a", "input": {}}), DEFAULT).input == {}
     assert from_body(shape("POST", "/tasks", {"name": "a"}), DEFAULT).task == Task("example", "a")
+
+
+@pytest.mark.parametrize("group", ["t", "Ünï 名前 7", "x" * 64, "名" * 64])
+def test_a_body_may_name_a_group(shape: Shape, group: str) -> None:
+    assert from_body(shape("POST", "/tasks", {"name": "a", "group": group}), DEFAULT).group == group
+    assert from_body(shape("POST", "/tasks", {"name": "a"}), DEFAULT).group == ""
+
+
+@pytest.mark.parametrize("group", ["", "x" * 65, "a\nb", "\x00", "\ud800", "a\u2028b", 7, None, True, [], {}])
+def test_a_group_that_is_none_is_refused_with_its_field(shape: Shape, group: object) -> None:
+    assert refused(from_body, shape("POST", "/tasks", {"name": "a", "group": group})) == "group"
 
 
 def test_a_name_in_any_normal_form_is_one_task(shape: Shape) -> None:
@@ -113,8 +124,8 @@ def test_a_name_in_any_normal_form_is_one_task(shape: Shape) -> None:
         ("[]", "body"),
         ('"a"', "body"),
         ("null", "body"),
-        ('{"name": "a", "name": "b"}', "body"),
-        ('{"name": "a", "input": {"x": 1, "x": 2}}', "body"),
+        ('{"name": "a", "name": "b"}', "name"),
+        ('{"name": "a", "input": {"x": 1, "x": 2}}', "x"),
         ('{"name": "a", "input": {"x": NaN}}', "body"),
         ('{"name": "a", "input": {"x": -Infinity}}', "body"),
         ('{"name": "a", "input": {"x": 1e400}}', "body"),
@@ -169,7 +180,7 @@ def test_the_same_body_plain_and_in_base64_is_the_same_request(shape: Shape) -> 
     assert plain == encoded
 
 
-@pytest.mark.parametrize("garbage", ["%%%", "YQ", "e30", "é", "eyJuYW1lIjogImEi\u200b"])
+@pytest.mark.parametrize("garbage", ["%%%", "YQ", "e30", "é", "eyJu%YW1lIjogImEifQ==", "eyJuYW1lIjogImEi\u200b"])
 def test_a_body_that_is_not_the_base64_it_claims_to_be_is_refused(shape: Shape, garbage: str) -> None:
     event = shape("POST", "/tasks", garbage) | {"isBase64Encoded": True}
     assert refused(from_body, event) == "body"
@@ -237,6 +248,7 @@ def test_a_query_may_name_the_task_instead(shape: Shape) -> None:
     [
         ("/tasks", "name"),
         ("/tasks/example", "name"),
+        ("/tasks/example?name=a", "name"),
         ("/tasks?provider=coin", "name"),
         ("/tasks?name=", "name"),
         ("/tasks?name=a&id=7", "id"),
@@ -287,9 +299,12 @@ def test_a_query_that_is_not_utf_8_is_refused_rather_than_mangled() -> None:
 def test_cache_control_says_how_old_an_answer_may_be_whatever_its_case(
     shape: Shape, name: str, control: str, max_age_seconds: float | None
 ) -> None:
-    assert from_query(shape("GET", "/?task-name=a", None, {name: control}), DEFAULT).max_age_seconds == max_age_seconds
+    assert (
+        from_query(shape("GET", "/?task-name=a", None, {name: control}), DEFAULT).prefers.max_age_seconds
+        == max_age_seconds
+    )
     posted = from_body(shape("POST", "/tasks", {"name": "a"}, {name: control}), DEFAULT)
-    assert posted.max_age_seconds == max_age_seconds
+    assert posted.prefers.max_age_seconds == max_age_seconds
 
 
 def test_a_content_type_in_any_case_or_none_makes_no_difference(shape: Shape) -> None:

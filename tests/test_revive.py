@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.errors import Conflict, NotFound, StoreUnavailable
+from shared.errors import BadRequest, Conflict, NotFound, StoreUnavailable
 from shared.item import Item
 from shared.queue import Queue
 from shared.record import Record
@@ -34,7 +34,7 @@ def redis_kind() -> str:
 
 @pytest.fixture
 def reviver(store: Store, queue: Queue, clock: Clock) -> Reviver:
-    return Reviver(store=store, queue=queue, clock=clock)
+    return Reviver(store=store, queue=queue, providers={"job"}, clock=clock)
 
 
 @pytest.fixture
@@ -190,3 +190,15 @@ def test_a_revival_is_one_line(reviver: Reviver, failed_for: FailedFor, caplog: 
     [line] = caplog.records
     facts = {name: vars(line)[name] for name in ("message", "provider", "task", "generation")}
     assert facts == {"message": "revived", "provider": "job", "task": "a", "generation": old.generation + 1}
+
+
+def test_a_task_of_a_provider_that_is_gone_is_not_begun(
+    store: Store, queue: Queue, clock: Clock, failed_for: FailedFor
+) -> None:
+    old = failed_for()
+    with pytest.raises(BadRequest) as caught:
+        Reviver(store=store, queue=queue, providers=(), clock=clock).revive(TASK)
+    assert caught.value.field == "provider"
+    item = store.get(TASK, clock())
+    assert item
+    assert (item.status, item.generation) == ("failed", old.generation)

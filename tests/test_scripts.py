@@ -10,11 +10,13 @@ import pytest
 from redis import Redis
 
 from shared.errors import QueueUnavailable
-from shared.queue import Hold, Queue
+from shared.limits import UNLIMITED, Health, Limits
+from shared.queue import Add, Hold, Queue, Release
 from shared.task import Task
 from tests.conftest import SERVERS
 from tests.keys import PREFIX, PROVIDER, Bench, key_of
 
+HOUR = 3600.0
 VERBS = ("add", "claim", "complete", "release", "bury", "forget", "look")
 
 pytestmark = pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
@@ -90,7 +92,7 @@ def test_a_script_touches_the_keys_it_is_passed_and_all_are_in_one_slot(
     (sent,) = [words(command) for command in seen if words(command)[0].upper() == "EVALSHA"]
     passed = set(sent[3 : 3 + int(sent[2])])
     touched = {command[1] for command in by_scripts(seen) if command[0].upper() != "TIME"}
-    assert touched == passed
+    assert touched <= passed
     assert all(key.startswith(f"{{{PREFIX}:{PROVIDER}}}") for key in passed)
 
 
@@ -119,8 +121,41 @@ def test_what_a_claim_does_does_not_grow_with_the_tasks_that_are_not_due(
 
     few = commands()
     redis_client.flushall()
-    queue.add([(task(f"{number}"), 1, "{}") for number in range(3000)], token="t", delays=[3600.0] * 3000)
+    queue.add([Add(task(f"{number}"), 1, "{}", HOUR) for number in range(3000)], token="t")
     assert commands() == few
+
+
+LIMITED = Limits(rate_seconds=0.001, burst=1000, parallel=900, open_jobs=3)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("limits", [UNLIMITED, LIMITED], ids=["unlimited", "limited"])
+def test_what_a_claim_does_does_not_grow_with_what_is_due_beyond_what_it_sees(
+    queue: Queue, bench: Bench, redis_client: "Redis", limits: Limits, grouped: bool
+) -> None:
+    """500 tasks are seen where there are groups, and as many again of the rest; else no more than are taken."""
+    group = "A" if grouped else ""
+
+    def commands(backlog: int) -> int:
+        redis_client.flushall()
+        for number in range(3):
+            bench.seed(f"{number}", has_job=True, group=group)
+        queue.add([Add(task(f"waits {number}"), 1, "{}", 0, group) for number in range(backlog)], token="t")
+        with watched(redis_client) as seen:
+            queue.claim(PROVIDER, limit=3, lease_seconds=30, token="t", limits=limits)
+        return len(by_scripts(seen))
+
+    assert commands(6000) == commands(1300)
+
+
+def test_limits_that_a_provider_does_not_have_cost_a_claim_two_looks_and_no_write(
+    queue: Queue, bench: Bench, redis_client: "Redis"
+) -> None:
+    bench.seed("a")
+    with watched(redis_client) as seen:
+        queue.claim(PROVIDER, limit=3, lease_seconds=30, token="t")
+    others = {key_of(PROVIDER, part) for part in ("gate", "jobs", "groups")}
+    assert [command[0].upper() for command in by_scripts(seen) if others & set(command[1:2])] == ["EXISTS", "HMGET"]
 
 
 # --- a full server
@@ -139,10 +174,13 @@ def full(client: "Redis") -> Iterator[None]:
             client.config_set(setting, value)
 
 
-def test_a_full_server_takes_no_new_task(queue: Queue, redis_client: "Redis", state: Any) -> None:
+def test_a_full_server_takes_no_new_task_and_keeps_no_part_of_it(
+    queue: Queue, redis_client: "Redis", bench: Bench
+) -> None:
     with full(redis_client), pytest.raises(QueueUnavailable, match="maxmemory"):
         queue.add([(task(), 1, "{}")], token="t")
-    assert state() == {}
+    assert bench.keys.dump() == {}
+    assert queue.add([(task(), 1, "{}")], token="t") == ["created"]
 
 
 def test_a_full_server_still_drains(queue: Queue, seed: Any, bench: Bench, redis_client: "Redis") -> None:
@@ -161,6 +199,41 @@ def test_a_full_server_still_drains(queue: Queue, seed: Any, bench: Bench, redis
         assert queue.complete([suspect.hold]) == [True]
         assert queue.dead(PROVIDER) == [buried.task]
     assert bench.state() == {"due 1": ("waiting", 1), "due 2": ("dead", 1)}
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "bury", "forget"])
+@pytest.mark.parametrize(
+    "health",
+    [Health(pause_seconds=60), Health(well=True), Health(troubles=9, trouble_seconds=60, longest_seconds=60)],
+    ids=["pause", "well", "troubles"],
+)
+def test_a_full_server_hears_how_the_provider_is_though_nothing_is_held(
+    queue: Queue, bench: Bench, redis_client: "Redis", verb: str, health: Health
+) -> None:
+    lost = Hold(task("lost"), 1, "t")
+    with full(redis_client):
+        answers = {
+            "complete": lambda: queue.complete([lost], health),
+            "release": lambda: queue.release([Release(lost)], health),
+            "bury": lambda: queue.bury([lost], health),
+            "forget": lambda: queue.forget([(lost.task, 1)], health),
+        }[verb]()
+    assert answers == [False]
+    assert ("until" in bench.parts()["gate"]) == (not health.well)
+
+
+def test_a_full_server_still_drains_under_limits_and_in_groups(
+    queue: Queue, bench: Bench, redis_client: "Redis", state: Any
+) -> None:
+    for number in range(3):
+        bench.seed(f"{number}", has_job=True, group="A", due_seconds=-5)
+    queue.add([Add(task(f"waits {number}"), 1, "{}", 0, "A") for number in range(1300)], token="t")
+    bench.keys.write(key_of(PROVIDER, "jobs"), "ghost", "")
+    with full(redis_client):
+        claim = queue.claim(PROVIDER, limit=10, lease_seconds=30, token="t", limits=LIMITED)
+        assert queue.claim(PROVIDER, limit=10, lease_seconds=30, token="t", limits=LIMITED).tasks == ()
+        assert queue.complete([claimed.hold for claimed in claim.tasks], Health(well=True)) == [True] * 3
+        assert len(queue.claim(PROVIDER, limit=10, lease_seconds=30, token="t", limits=LIMITED).tasks) == 3
 
 
 @pytest.mark.parametrize("suspect", [False, True])
@@ -192,3 +265,17 @@ def test_nothing_that_lives_has_a_ttl(queue: Queue, bench: Bench, redis_client: 
     keys = list(redis_client.scan_iter())
     assert {key_of(PROVIDER, part) for part in ("queue", "leases", "state", "tasks", "dead")} == set(keys)
     assert {redis_client.ttl(key) for key in keys} == {-1}
+
+
+def test_a_claim_of_a_suspect_looks_at_the_first_ten_thousand_due_tasks_and_no_further(
+    bare_queue: Queue, bench: Bench
+) -> None:
+    bench.seed("suspect", crashes=1)
+    ahead = [(task(f"task {i}"), 1, "{}") for i in range(10_050)]
+    bare_queue.add(ahead, token="t")
+    bench.rewind(3600)
+    bench.seed("suspect", crashes=1, due_seconds=-1)
+    assert bare_queue.claim(PROVIDER, limit=1, lease_seconds=30, token="t", suspect=True).tasks == ()
+    bare_queue.complete([one.hold for one in bare_queue.claim(PROVIDER, limit=100, lease_seconds=30, token="t").tasks])
+    (found,) = bare_queue.claim(PROVIDER, limit=1, lease_seconds=30, token="t", suspect=True).tasks
+    assert found.hold.task.name == "suspect"

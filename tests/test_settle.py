@@ -12,6 +12,7 @@ from shared.queue import Hold, Queue
 from shared.record import Record
 from shared.settle import Settlement, facts, settle
 from shared.task import Task
+from tests.asking import provider, rules
 from tests.keys import Bench
 from tests.outage import RedisOutage
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
 RECORD = Record(generation=1, created_at=0, input={"marker": "SECRET"}, partial={"marker": "SECRET"}, polls=3)
+PROVIDER = provider(rules("http://127.0.0.1:1"))
 STRANGER = Hold(Task("example", "a"), 1, "another token")
 
 
@@ -34,13 +36,13 @@ def settlement(hold: Hold, verb: Any, counts_as: str, **more: Any) -> Settlement
 
 def test_complete_leaves_nothing(queue: Queue, seed: Any, state: Any) -> None:
     held = seed("a", lease_seconds=30)
-    assert settle(queue, [settlement(held, "complete", "completed")]) == Counter(completed=1)
+    assert settle(queue, PROVIDER, [settlement(held, "complete", "completed")]) == Counter(completed=1)
     assert state() == {}
 
 
 def test_release_gives_the_task_back_for_later_with_its_new_record(queue: Queue, seed: Any, bench: Bench) -> None:
     held = seed("a", lease_seconds=30)
-    tally = settle(queue, [settlement(held, "release", "snoozed", record=RECORD, delay_seconds=7)])
+    tally = settle(queue, PROVIDER, [settlement(held, "release", "snoozed", record=RECORD, delay_seconds=7)])
     assert tally == Counter(snoozed=1)
     assert bench.state() == {"a": ("waiting", 1)}
     due, now = bench.score("a"), bench.keys.now()
@@ -51,24 +53,24 @@ def test_release_gives_the_task_back_for_later_with_its_new_record(queue: Queue,
 
 def test_release_without_a_record_keeps_the_one_that_is_there(queue: Queue, seed: Any, bench: Bench) -> None:
     held = seed("a", lease_seconds=30, record="as it was")
-    settle(queue, [settlement(held, "release", "released")])
+    settle(queue, PROVIDER, [settlement(held, "release", "released")])
     assert bench.parts()["tasks"] == {"a": "as it was"}
 
 
 def test_bury_makes_a_dead_letter(queue: Queue, seed: Any, state: Any) -> None:
     held = seed("a", lease_seconds=30)
-    assert settle(queue, [settlement(held, "bury", "buried")]) == Counter(buried=1)
+    assert settle(queue, PROVIDER, [settlement(held, "bury", "buried")]) == Counter(buried=1)
     assert state() == {"a": ("dead", 1)}
 
 
 def test_forget_drops_the_task_whoever_holds_it(queue: Queue, seed: Any, state: Any) -> None:
     seed("a", lease_seconds=30)
-    assert settle(queue, [settlement(STRANGER, "forget", "forgotten")]) == Counter(forgotten=1)
+    assert settle(queue, PROVIDER, [settlement(STRANGER, "forget", "forgotten")]) == Counter(forgotten=1)
     assert state() == {}
 
 
 def test_forget_counts_as_done_where_nothing_was_left(queue: Queue) -> None:
-    assert settle(queue, [settlement(STRANGER, "forget", "refused")]) == Counter(refused=1)
+    assert settle(queue, PROVIDER, [settlement(STRANGER, "forget", "refused")]) == Counter(refused=1)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_what_somebody_else_holds_by_now_is_not_touched_and_counts_as_lost(
 ) -> None:
     seed("a", lease_seconds=30)
     before = bench.parts()
-    assert settle(queue, [settlement(STRANGER, verb, counts_as, record=RECORD)]) == Counter(lost=1)
+    assert settle(queue, PROVIDER, [settlement(STRANGER, verb, counts_as, record=RECORD)]) == Counter(lost=1)
     assert bench.parts() == before
 
 
@@ -90,7 +92,7 @@ def test_many_of_every_kind_are_one_call_per_verb(queue: Queue, seed: Any, state
     for _ in range(2):  # the first time loads the scripts
         holds = {(verb, i): seed(f"{verb} {i}", lease_seconds=30) for i in range(5) for verb in verbs}
         outage.calls.clear()
-        tally = settle(queue, [settlement(hold, verb, verbs[verb]) for (verb, _), hold in holds.items()])
+        tally = settle(queue, PROVIDER, [settlement(hold, verb, verbs[verb]) for (verb, _), hold in holds.items()])
         assert tally == Counter(completed=5, snoozed=5, buried=5, forgotten=5)
     assert outage.calls == ["EVALSHA"] * 4
     assert Counter(where for where, _ in state().values()) == Counter(waiting=5, dead=5)
@@ -98,14 +100,16 @@ def test_many_of_every_kind_are_one_call_per_verb(queue: Queue, seed: Any, state
 
 def test_nothing_to_settle_costs_nothing(queue: Queue, redis_client: "Redis") -> None:
     outage = RedisOutage(redis_client)
-    assert settle(queue, []) == Counter()
+    assert settle(queue, PROVIDER, []) == Counter()
     assert outage.calls == []
 
 
 def test_each_gets_its_own_reply_in_a_mixed_batch(queue: Queue, seed: Any, state: Any) -> None:
     mine, theirs = seed("mine", lease_seconds=30), seed("theirs", lease_seconds=30)
     lost = Hold(theirs.task, theirs.generation, "another token")
-    tally = settle(queue, [settlement(lost, "complete", "completed"), settlement(mine, "complete", "completed")])
+    tally = settle(
+        queue, PROVIDER, [settlement(lost, "complete", "completed"), settlement(mine, "complete", "completed")]
+    )
     assert tally == Counter(completed=1, lost=1)
     assert state() == {"theirs": ("processing", 1)}
 
@@ -115,7 +119,7 @@ def test_redis_away_is_said_so(queue: Queue, seed: Any, redis_client: "Redis", s
     outage = RedisOutage(redis_client)
     outage.away = True
     with pytest.raises(QueueUnavailable):
-        settle(queue, [settlement(held, "complete", "completed")])
+        settle(queue, PROVIDER, [settlement(held, "complete", "completed")])
     outage.away = False
     assert state() == {"a": ("processing", 1)}
 
@@ -144,7 +148,7 @@ def test_each_change_is_one_line_with_the_verb_and_facts_and_no_payload(
 ) -> None:
     held = seed("a", lease_seconds=30)
     caplog.set_level(logging.DEBUG, logger="meanwhile")
-    settle(queue, [settlement(held, verb, counts_as, outcome=outcome, record=RECORD)])
+    settle(queue, PROVIDER, [settlement(held, verb, counts_as, outcome=outcome, record=RECORD)])
     [line] = caplog.records
     assert (line.levelname, line.message) == (level, counts_as)
     told = facts(held) | more
@@ -155,5 +159,5 @@ def test_each_change_is_one_line_with_the_verb_and_facts_and_no_payload(
 
 def test_a_lost_task_is_said_to_be_lost(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="meanwhile")
-    settle(queue, [settlement(STRANGER, "complete", "completed", outcome=Completed(1))])
+    settle(queue, PROVIDER, [settlement(STRANGER, "complete", "completed", outcome=Completed(1))])
     assert [line.message for line in caplog.records] == ["lost"]

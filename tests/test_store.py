@@ -112,23 +112,13 @@ def test_there_is_nothing_at_first(store: Store, clock: Clock) -> None:
 
 def test_beginning_makes_a_pending_item_of_a_generation_above_the_clock(store: Store, clock: Clock) -> None:
     item = begin(store, clock, input_={"q": 1})
-    assert item == Item(
-        task=TASK,
-        status="pending",
-        generation=clock() + 1,
-        created_at=clock(),
-        updated_at=clock(),
-        completed_at=None,
-        expires_at=None,
-        submitted_at=None,
-        resubmits=0,
-        input_digest=digest({"q": 1}),
-        input={"q": 1},
-        outputs=None,
-        partial=None,
-        data=None,
-        error=None,
-    )
+    assert (item.task, item.status, item.generation) == (TASK, "pending", clock() + 1)
+    assert (item.created_at, item.updated_at) == (clock(), clock())
+    assert (item.input, item.input_digest) == ({"q": 1}, digest({"q": 1}))
+    ended = (item.completed_at, item.expires_at, item.data, item.error)
+    learned = (item.outputs, item.partial, item.submitted_at, item.resubmits)
+    assert ended == (None, None, None, None)
+    assert learned == (None, None, None, 0)
     assert store.get(TASK, clock()) == item
 
 
@@ -593,3 +583,19 @@ def test_the_client_is_made_once_and_serves_32_threads_from_a_cold_start(
         begun = list(pool.map(lambda number: begin(store, clock, Task("example", f"{number}")), range(32)))
     assert all(item.status == "pending" for item in begun)
     assert len(list(store.open_since("example", clock() + 1))) == 32
+
+
+def test_a_call_that_botocore_repeats_knows_the_generation_that_it_has_begun(
+    real: Store, dynamodb: "DynamoDBClient", clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(**arguments: Any) -> Any:
+        update(**arguments)  # whose reply was lost
+        return update(**arguments)
+
+    update = dynamodb.update_item
+    monkeypatch.setattr(dynamodb, "update_item", twice)
+    begun = real.begin(TASK, None, {"a": 1}, clock())
+    monkeypatch.undo()
+    assert begun is not None
+    assert begun == real.get(TASK, clock())
+    assert real.begin(TASK, None, {"a": 1}, clock()) is None

@@ -17,6 +17,7 @@ from shared.store import Store
 from shared.task import Task
 from shared.tick import SETTLE_SECONDS, Clockwork, Ticker
 from shared.worker import Worker, record_of
+from tests import asking
 from tests.clock import Clock
 from tests.keys import Bench
 from tests.outage import RedisOutage
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
 Work = Callable[[Claimed], object]
+PROVIDER = asking.provider(asking.rules("http://127.0.0.1:1"))
 
 PATIENCE_SECONDS = 30
 """How long a thread of a test waits for what must come; only a failing test waits so long."""
@@ -124,7 +126,9 @@ class Bed:
         """One tick; what counted above 0, for each provider."""
         chosen = Settings.from_environment({name.upper(): str(value) for name, value in settings.items()})
         clockwork = Clockwork(self.clock.monotonic, self.sleep, pool)
-        tally = Ticker(self.queue, worker, providers, chosen, clockwork).run(remaining or self.remaining)
+        tally = Ticker(self.queue, worker, dict.fromkeys(providers, PROVIDER), chosen, clockwork).run(
+            remaining or self.remaining
+        )
         return {provider: dict(+counter) for provider, counter in tally.items()}
 
 

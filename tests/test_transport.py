@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import logging
+import ssl
 import threading
 import traceback
 import zlib
@@ -17,11 +18,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from urllib3.util import parse_url
 
+from local.stage import Request, stage
 from shared import connection
 from shared.errors import TransportError
 from shared.origin import Origin, origin_of
 from shared.transport import MAX_REDIRECTS, MAX_RESPONSE_BYTES, Call, Reply, Transport, url_of
 from tests.servers import ELSEWHERE, GUARD_SECONDS, PUBLIC, Peer, Says, Seen, Site, Wire, internet, redirects
+from tests.tls import certified
 
 SHORT = 0.2
 """Seconds given to what never ends by itself: the servers below go on until they are cut."""
@@ -60,7 +63,7 @@ def keyed(call: Call) -> Call:
 
 
 def is_keyed(seen: Seen) -> bool:
-    return SECRET in str(seen)
+    return SECRET in f"{seen.target}{seen.headers}{seen.body!r}"
 
 
 def saying(*texts: bytes, then: Callable[[Peer], None] | None = None) -> Callable[[Peer], None]:
@@ -136,16 +139,20 @@ def test_a_body_that_is_taken_too_slowly_is_cut_when_the_time_is_over() -> None:
 
 
 def test_a_name_service_that_never_answers_costs_no_more_than_the_time() -> None:
-    answered = threading.Event()
+    over, ended = threading.Event(), threading.Event()
+    was_told: list[bool] = []
 
     def lookup(*_: object) -> list[Any]:
-        answered.wait(GUARD_SECONDS)
+        was_told.append(over.wait(GUARD_SECONDS))
+        ended.set()
         return []
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection, "getaddrinfo", lookup)
         assert reason("http://api.example/", SHORT, allowed=()) == "deadline"
-        answered.set()
+    over.set()
+    assert ended.wait(GUARD_SECONDS)
+    assert was_told == [True]  # the lookup was still under way
 
 
 def test_a_chain_of_redirects_has_one_time_for_all_of_it() -> None:
@@ -237,13 +244,20 @@ def deflated(text: bytes, *, raw: bool) -> bytes:
         ("gzip", gzip.compress(ZEROS * 50)),
         ("deflate", deflated(ZEROS * 50, raw=False)),
         ("deflate", deflated(ZEROS * 50, raw=True)),
-        ("gzip, gzip", gzip.compress(gzip.compress(ZEROS * 50))),
     ],
 )
 def test_what_inflates_beyond_the_cap_is_refused(encoding: str, body: bytes) -> None:
     assert len(body) < MAX_RESPONSE_BYTES / 100
     with Site(Says(200, body, {"Content-Encoding": encoding})) as site:
         assert reason(site.url) == "too-large"
+
+
+def test_what_is_packed_more_than_once_is_not_unpacked() -> None:
+    """Empty members of gzip, packed again and again, take no room on the wire and minutes to unpack."""
+    body = gzip.compress(gzip.compress(gzip.compress(b"") * 1000))
+    with Site(Says(200, body, {"Content-Encoding": "gzip, gzip, gzip"})) as site:
+        assert reason(site.url) == "transport"
+        assert site.calls[0].headers["Accept-Encoding"] == "gzip, deflate"
 
 
 def test_the_cap_itself_is_still_an_answer() -> None:
@@ -280,7 +294,7 @@ def test_a_compressed_answer_comes_out_whole() -> None:
         b"HTTP/1.1 2000 OK\r\n\r\n",
         b"SSH-2.0-OpenSSH_9.6\r\n",
         b"\x00\xff" * 100,
-        b"HTTP/1.1 100 Continue\r\n\r\n" * 1000,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 1000 + Says(200).raw(),
     ],
 )
 def test_what_is_cut_off_or_is_no_http_is_no_answer(text: bytes) -> None:
@@ -336,6 +350,8 @@ def test_five_redirects_are_followed_and_no_sixth() -> None:
         ("http://HOST/there", "/there"),
         ("HTTP://HOST/there", "/there"),
         ("/th ere", "/th%20ere"),
+        ("/thère".encode().decode("latin-1"), "/th%C3%A8re"),
+        ("/th\xe8re", "/th%C3%A8re"),
     ],
 )
 def test_a_location_is_read_beside_the_url_that_sent_it(location: str, path: str) -> None:
@@ -462,6 +478,27 @@ def test_credentials_do_not_follow_a_redirect_to_another_origin_though_it_is_all
         assert last.headers["X-Own"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("https://api.example/a", "http://api.example/b"),
+        ("http://api.example/a", "https://api.example/b"),
+        ("https://api.example/a", "http://api.example:443/b"),
+    ],
+)
+def test_credentials_do_not_change_to_another_scheme(first: str, then: str) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    def answer(request: Request) -> tuple[int, dict[str, str], bytes]:
+        seen.append((request.url.partition("?")[0], request.headers["Authorization"]))
+        return (302, {"Location": then}, b"") if len(seen) == 1 else (200, {}, b"")
+
+    with stage(answer) as adapter:
+        allowed = ("http://api.example", "https://api.example", "http://api.example:443")
+        send(first, transport=Transport(2, adapter=adapter), allowed=allowed, attach=keyed)
+    assert seen == [(first, f"Bearer {SECRET}"), (then, None)]
+
+
 def test_credentials_do_not_come_back_with_a_chain_that_has_left_the_origin() -> None:
     with Site(redirects({"/a": "http://elsewhere.example/b"})) as here:
         with Site(redirects({"/b": "http://api.example/c"})) as there:
@@ -584,6 +621,66 @@ def test_what_is_taken_for_an_allowed_origin_is_the_origin_that_is_reached(head:
         assert (reached.port or {"http": 80, "https": 443}[checked[0]]) == checked[2]
 
 
+# --- TLS
+
+
+@dataclasses.dataclass(frozen=True)
+class Secure:
+    """What it takes to serve TLS, and to trust it."""
+
+    context: ssl.SSLContext
+    trusted: str
+
+    def site(self, answer: Callable[[Seen], Says] | None = None) -> Site:
+        site = Site(answer)
+        site.tls = self.context
+        return site
+
+    def trusting(self) -> Transport:
+        transport = Transport(2)
+        transport._session.verify = self.trusted
+        return transport
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Secure:
+    return Secure(*certified(tmp_path))
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(secure: Secure) -> None:
+    with secure.site() as site:
+        assert reason(f"https://127.0.0.1:{site.port}/") == "transport"
+        assert reason(f"https://localhost:{site.port}/", transport=secure.trusting()) == "transport"
+        assert site.calls == []
+
+
+def test_a_connection_with_tls_is_used_again(secure: Secure) -> None:
+    with secure.site(lambda seen: Says(200, seen.path)) as site:
+        url, transport = f"https://127.0.0.1:{site.port}", secure.trusting()
+        assert [send(url + path, transport=transport).body for path in ("/a", "/b")] == [b"/a", b"/b"]
+        assert reason(url, transport=transport, allowed=("https://api.example",)) == "refused-target"
+        assert site.connections == 1
+
+
+@pytest.mark.parametrize("head", [b"", OK, OK + LONG, OK + b"\r\n"])
+def test_what_drips_within_tls_is_cut_too_though_the_connection_is_an_old_one(secure: Secure, head: bytes) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(Says(200).raw())
+        peer.request()
+        peer.send(head)
+        peer.drip(b"x")
+
+    wire = Wire(script)
+    wire.tls = secure.context
+    with wire:
+        url, transport = f"https://127.0.0.1:{wire.port}", secure.trusting()
+        assert send(url, transport=transport).status == 200
+        assert reason(url, SHORT, transport=transport) == "deadline"
+        assert wire.was_cut()
+        assert wire.connections == 1
+
+
 # --- nothing from the environment, nothing kept
 
 
@@ -601,6 +698,16 @@ def test_proxies_and_netrc_of_the_environment_are_ignored(monkeypatch: pytest.Mo
         assert send(site.url).status == 200
         assert proxy.connections == 0
         assert "Authorization" not in site.calls[0].headers
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_no_certificate_is_trusted_because_the_environment_names_it(
+    variable: str, secure: Secure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, secure.trusted)
+    with secure.site() as site:
+        assert reason(f"https://127.0.0.1:{site.port}/") == "transport"
+        assert site.calls == []
 
 
 def test_no_cookie_passes_from_one_call_to_another_in_any_thread() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from shared.errors import NotFound, StoreUnavailable
 from shared.item import Item
-from shared.queue import Queue
+from shared.queue import Add, Queue
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task
@@ -34,6 +34,7 @@ ITEM = Item(
     submitted_at=None,
     resubmits=0,
     input_digest="d",
+    group="",
     input={"secret": "S3CRET"},
     outputs={"id": "S3CRET"},
     partial={"b": 3, "c": None},
@@ -139,7 +140,7 @@ def test_a_waiting_task_says_when_it_is_looked_at_next_and_how_it_went_so_far(
 ) -> None:
     item = begun()
     record = dataclasses.replace(record_of(item), attempts=4, errors=2, progress=0.5, reason="http")
-    queue.add([(TASK, item.generation, record.to_text())], token="mine", delays=[60])
+    queue.add([Add(TASK, item.generation, record.to_text(), 60)], token="mine")
     answer = viewer.status(TASK)
     assert answer.status == 200
     assert answer.body["schedule"] == "waiting"

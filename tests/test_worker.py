@@ -189,9 +189,12 @@ def end(store: Store, item: Item, how: str, clock: Clock) -> None:
             store.fail(item.task, item.generation, error, clock())
         case "cancelled":
             store.cancel(item.task, item.generation, clock())
-        case "newer":
+        case "newer" | "newer failed" | "newer cancelled":
             store.cancel(item.task, item.generation, clock())
-            store.begin(item.task, store.get(item.task, clock()), {}, clock())
+            newer = store.begin(item.task, store.get(item.task, clock()), {}, clock())
+            assert newer
+            if how != "newer":
+                end(store, newer, how.removeprefix("newer "), clock)
 
 
 ENDS = [
@@ -200,6 +203,7 @@ ENDS = [
     ("completed", "forget"),
     ("cancelled", "forget"),
     ("newer", "forget"),
+    ("newer failed", "forget"),
 ]
 ANSWERS = [completed({"mine": 1}), pending({"mine": 1}, id="j"), refused(), says(500, {})]
 
@@ -239,7 +243,7 @@ def test_a_worker_that_finds_its_task_cancelled_tells_the_provider_with_the_outp
     assert simulator.calls() == ["POST /jobs", "DELETE /jobs/j-9"]
 
 
-@pytest.mark.parametrize("how", ["completed", "failed", "newer"])
+@pytest.mark.parametrize("how", ["completed", "failed", "newer", "newer cancelled"])
 def test_no_provider_is_told_to_cancel_what_ended_otherwise(
     worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, how: str
 ) -> None:

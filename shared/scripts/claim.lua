@@ -2,22 +2,19 @@
 --
 -- Promise   First, tasks whose lease has expired go back, due since its end, one crash the richer: "suspects".
 --           Then due tasks without a crash are marked 0, leased and handed out, oldest first, as many as `limit` and
---           the gate allow; or, asked for a suspect, exactly one task with crashes, the oldest. While `open jobs` are
---           open, only their tasks are. Where tasks have groups, the group with the least in process goes first; of
---           a long backlog each call sees the oldest 500 and 500 more, another 500 each time.
+--           the gate allow; or, asked for a suspect, exactly one task with crashes, the oldest. While all `open jobs`
+--           are open, only tasks that have one are. Where tasks have groups, the oldest of the group with the least
+--           in process goes first; each call sees the 500 oldest that are due, and 500 more of the rest in turn: a due
+--           task whose group has nothing in process has its turn within 1 + ceil(due / 500) calls.
 -- ARGV      1 token  2 lease in ms  3 limit, at most 200  4 '1': a suspect
---           5 parallel  6 open jobs  7 ms per token  8 burst (0: no limit)
+--           5 parallel  6 open jobs  7 ms per attempt  8 burst (0: no limit)
 -- Returns   ms until the next ordinary task may begin (0: perhaps more now, -1: none), whether suspects wait (1/0),
 --           how many leases had expired, then for each task: name, generation, crashes, record (nil if missing)
 local token, lease_ms, want_suspect = ARGV[1], tonumber(ARGV[2]), ARGV[4] == '1'
 local limit = want_suspect and 1 or tonumber(ARGV[3])
-local limits = {
-  parallel = tonumber(ARGV[5]), open_jobs = tonumber(ARGV[6]),
-  ms_per_token = tonumber(ARGV[7]), burst = tonumber(ARGV[8]),
-}
-local MOST, WINDOW = 200, 500
+local limits = limits_at(5)
+local MOST, WINDOW, REACH = 200, 500, 10000 -- a call looks at no more than REACH due tasks
 local grouped = redis.call('EXISTS', groups) == 1
-local chunk = grouped and WINDOW or math.max(limit, 50)
 
 -- read: which leases have expired
 local returned, orphans = {}, {}
@@ -32,96 +29,126 @@ for i = 1, #expired, 2 do
   end
 end
 local live = redis.call('ZCARD', leases) - #orphans
-local allowed, wait_ms, fields = allowance(limits, live, limit)
+local allowed, gate_ms, pass = allowance(limits, live, limit)
 
--- read: due tasks; `fresh` ones have no job yet, where the number of jobs is limited
-local fresh_left = limits.open_jobs > 0 and limits.open_jobs - redis.call('SCARD', jobs) or 0
-local found, seen, suspects, held_back = {}, {}, #returned > 0, false
-local function consider(names, due)
-  local states = call('HMGET', state, names)
-  for i, name in ipairs(names) do
-    local generation, _, crashes = parse(states[i])
-    suspects = suspects or crashes > 0
-    if want_suspect == (crashes > 0) and not seen[name] then
-      seen[name] = true
-      local fresh = limits.open_jobs > 0 and redis.call('SISMEMBER', jobs, name) == 0
-      if fresh and fresh_left < 1 then
-        held_back = true
-      else
-        found[#found + 1] = { name = name, generation = generation, crashes = crashes, due = due[i], fresh = fresh }
-      end
+-- read: whose jobs are open, where so many are that it matters; `places` are left for `fresh` tasks, which have none
+local places, has_job, names_with_job, due_with_job, ended = math.huge, {}, {}, {}, {}
+local open_jobs = limits.open_jobs > 0 and redis.call('SCARD', jobs) or 0
+if limits.open_jobs > 0 and open_jobs + allowed > limits.open_jobs then
+  local open = redis.call('ZINTER', 2, queue, jobs, 'WEIGHTS', 1, 0, 'WITHSCORES')
+  for i = 1, #open, 2 do
+    local name, due = open[i], tonumber(open[i + 1])
+    has_job[name] = true
+    if due >= 1 and due <= now then
+      names_with_job[#names_with_job + 1], due_with_job[#due_with_job + 1] = name, due
     end
-    if #found >= allowed and not grouped then return end
+  end
+  places = math.max(0, limits.open_jobs - #open / 2)
+  if open_jobs > #open / 2 then -- no script leaves these; a server that evicts keys may
+    for _, name in ipairs(redis.call('SMEMBERS', jobs)) do
+      if not has_job[name] and #ended < MOST then ended[#ended + 1] = name end
+    end
   end
 end
-local function scan(offset)
+
+-- read: due tasks
+local found, seen, fresh, suspects = {}, {}, 0, false
+local function consider(task)
+  local is_fresh = places < math.huge and not has_job[task.name]
+  if seen[task.name] or is_fresh and places == 0 then return end
+  seen[task.name] = true
+  suspects = suspects or task.crashes > 0
+  if want_suspect == (task.crashes > 0) then
+    found[#found + 1], task.is_fresh = task, is_fresh
+    if is_fresh then fresh = fresh + 1 end
+  end
+end
+local function consider_all(names, due)
+  for first = 1, #names, WINDOW do
+    for i, text in ipairs(redis.call('HMGET', state, unpack(names, first, math.min(#names, first + WINDOW - 1)))) do
+      local at, generation, _, crashes = first + i - 1, parse(text)
+      consider({ name = names[at], generation = generation, crashes = crashes, due = due[at] })
+    end
+  end
+end
+local function scan(offset, count)
   local names, due = {}, {}
-  local range = redis.call('ZRANGEBYSCORE', queue, 1, now, 'WITHSCORES', 'LIMIT', offset, chunk)
+  local range = redis.call('ZRANGEBYSCORE', queue, 1, now, 'WITHSCORES', 'LIMIT', offset, count)
   for i = 1, #range, 2 do
     names[#names + 1], due[#due + 1] = range[i], tonumber(range[i + 1])
   end
-  consider(names, due)
-  return #names == chunk
+  consider_all(names, due)
+  return #names == count
 end
-local function scan_jobs()
-  local names, due = {}, {}
-  for _, name in ipairs(redis.call('SMEMBERS', jobs)) do
-    local score = tonumber(redis.call('ZSCORE', queue, name) or 0)
-    if score >= 1 and score <= now then names[#names + 1], due[#due + 1] = name, score end
-  end
-  consider(names, due)
-end
-local cursor
+local function enough() return #found - math.max(0, fresh - places) >= allowed end
+local unseen, cursor = false, nil
 if allowed > 0 then
-  if limits.open_jobs > 0 then scan_jobs() end
-  local more, offset = scan(0), chunk
-  while more and #found < allowed and not grouped do
-    more, offset = scan(offset), offset + chunk
+  for _, task in ipairs(returned) do consider(task) end
+  if places > 0 and grouped then
+    unseen = scan(0, WINDOW)
+    if unseen then
+      local rest = redis.call('ZCOUNT', queue, 1, now) - WINDOW
+      cursor = math.floor(number(redis.call('HGET', gate, 'cursor')) or 0)
+      if cursor >= rest then cursor = 0 end
+      scan(WINDOW + cursor, WINDOW + MOST) -- MOST more than a step, since so many before them may be taken in between
+      cursor = cursor + WINDOW
+    end
+  elseif places > 0 then
+    local offset, chunk, more = 0, math.max(limit, 50), true
+    while more and not enough() and fresh <= places and offset < REACH do
+      more, offset, chunk = scan(offset, chunk), offset + chunk, math.min(2 * chunk, 1000, REACH - offset - chunk)
+    end
+    unseen = more and offset == REACH
   end
-  if more and grouped then
-    cursor = tonumber(redis.call('HGET', gate, 'cursor') or 0) % (redis.call('ZCOUNT', queue, 1, now) - chunk)
-    scan(chunk + cursor)
-    cursor = cursor + chunk
-  end
+  if grouped or not enough() then consider_all(names_with_job, due_with_job) end
 end
 
--- choose: the oldest; with groups, the oldest of the group with the least in process
+-- choose: the oldest; of ordinary tasks with groups, the oldest of the group with the least in process
 local function older(a, b) return a.due < b.due or (a.due == b.due and a.name < b.name) end
-if limits.open_jobs > 0 or grouped then table.sort(found, older) end
-if grouped and #found > allowed then
-  local load, names = {}, {}
-  for i, task in ipairs(found) do names[i] = task.name end
-  for i, group in ipairs(call('HMGET', groups, names)) do found[i].group = group or '' end
-  for _, group in ipairs(call('HMGET', groups, redis.call('ZRANGE', leases, 0, -1))) do
-    load[group or ''] = (load[group or ''] or 0) + 1
+if grouped or want_suspect then table.sort(found, older) end
+if grouped and not want_suspect and #found > allowed then
+  local turns = {}
+  local function next_turns(names)
+    local at = {}
+    for i, group in ipairs(call('HMGET', groups, names)) do
+      turns[group or ''] = (turns[group or ''] or 0) + 1
+      at[i] = turns[group or '']
+    end
+    return at
   end
-  for _, task in ipairs(found) do
-    load[task.group] = (load[task.group] or 0) + 1
-    task.turn = load[task.group]
+  for i = 0, live - 1, WINDOW do
+    next_turns(redis.call('ZRANGEBYSCORE', leases, '(' .. now, '+inf', 'LIMIT', i, WINDOW))
+  end
+  for first = 1, #found, WINDOW do
+    local names = {}
+    for i = first, math.min(#found, first + WINDOW - 1) do names[#names + 1] = found[i].name end
+    for i, turn in ipairs(next_turns(names)) do found[first + i - 1].turn = turn end
   end
   table.sort(found, function(a, b) return a.turn < b.turn or (a.turn == b.turn and older(a, b)) end)
 end
-local taken = {}
+local taken, held_back = {}, places == 0
 for _, task in ipairs(found) do
   if #taken == allowed then break end
-  if not task.fresh or fresh_left > 0 then
-    fresh_left = fresh_left - (task.fresh and 1 or 0)
-    taken[#taken + 1] = task
-  else
+  if task.is_fresh and places == 0 then
     held_back = true
+  else
+    taken[#taken + 1] = task
+    if task.is_fresh then places = places - 1 end
   end
-end
-local oldest = returned[1]
-if want_suspect and allowed > 0 and oldest and (not taken[1] or oldest.due < taken[1].due) then
-  taken = { oldest }
 end
 
 -- read: the reply, whole before the first write
-if #taken == limit then
-  wait_ms = 0
-elseif #taken < allowed and not held_back then
-  local next_due = redis.call('ZRANGEBYSCORE', queue, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  wait_ms = next_due[2] and next_due[2] - now or -1
+local function wait()
+  if #taken == limit then return 0 end
+  local next_due = redis.call('ZRANGEBYSCORE', queue, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local next_ms = next_due and math.ceil(next_due - now) or -1
+  if #taken < allowed and not held_back and not unseen then return next_ms end
+  if redis.call('ZCOUNT', queue, 1, now) + #returned == #taken then -- nothing is held back
+    return next_ms < 0 and -1 or math.max(next_ms, gate_ms)
+  end
+  if #taken == allowed then return gate_ms end
+  if live + #taken == 0 and not unseen then return next_ms end -- no job ends before one is asked after
+  return next_ms < 0 and AGAIN_MS or math.min(next_ms, AGAIN_MS)
 end
 local names, zeros, lease_ends, states = {}, {}, {}, {}
 for i, task in ipairs(taken) do
@@ -130,7 +157,7 @@ for i, task in ipairs(taken) do
   lease_ends[2 * i - 1], lease_ends[2 * i] = now + lease_ms, task.name
   states[2 * i - 1], states[2 * i] = task.name, task.generation .. ':' .. token .. ':' .. task.crashes
 end
-local reply = { wait_ms, suspects and 1 or 0, #returned }
+local reply = { wait(), suspects and 1 or 0, #returned }
 for i, record in ipairs(call('HMGET', tasks, names)) do
   reply[#reply + 1] = taken[i].name
   reply[#reply + 1] = taken[i].generation
@@ -140,6 +167,7 @@ end
 
 -- write: a removal first, so that a server at maxmemory still drains
 call('ZREM', leases, #orphans > 0 and orphans or names)
+call('SREM', jobs, ended)
 for _, task in ipairs(returned) do
   redis.call('ZADD', queue, task.due, task.name)
   redis.call('HSET', state, task.name, task.generation .. '::' .. task.crashes)
@@ -148,6 +176,9 @@ call('ZADD', queue, zeros)
 call('ZADD', leases, lease_ends)
 call('HSET', state, states)
 if limits.open_jobs > 0 then call('SADD', jobs, names) end
-admit(fields, #taken, lease_ms)
-if cursor then redis.call('HSET', gate, 'cursor', cursor) end
+admit(pass, names)
+if cursor then
+  redis.call('HDEL', gate, 'cursor')
+  redis.call('HSET', gate, 'cursor', cursor)
+end
 return reply

@@ -1,11 +1,12 @@
 -- complete: the data is stored; drop the tasks.
 --
--- Promise   a task held under this token and generation leaves nothing behind; any other is not touched. Its
---           provider is well, which ends a pause.
--- ARGV      for each task: name, token, generation
+-- Promise   a task held under this token and generation leaves nothing behind; any other is not touched. The gate
+--           learns how the provider is.
+-- ARGV      what was heard (see prelude), then for each task: name, token, generation
 -- Returns   for each task: 1 done, 0 lost
-local replies, held = held_rows(1, 3)
+local replies, held = held_rows(HEARD + 1, 3)
+local gone, set = heard()
 
 drop(held)
-if #held > 0 then recover() end
+note(gone, set)
 return replies

@@ -1,16 +1,18 @@
 -- forget: drop tasks that ended elsewhere.
 --
 -- Promise   whatever is held of the task with this generation or a lower one leaves nothing behind, whoever has the
---           lease, dead letters too; a higher generation is not touched.
--- ARGV      for each task: name, generation
+--           lease, dead letters too; a higher generation is not touched. The gate learns how the provider is.
+-- ARGV      what was heard (see prelude), then for each task: name, generation
 -- Returns   for each task: 1 something was dropped, 0 nothing was
-local names, older = column(1, 2), {}
+local names, older = column(HEARD + 1, 2), {}
 for i, text in ipairs(call('HMGET', state, names)) do
-  older[i] = tonumber((parse(text))) <= tonumber(ARGV[2 * i])
+  older[i] = tonumber((parse(text))) <= tonumber(ARGV[HEARD + 2 * i])
 end
+local gone, set = heard()
 
 local replies = {}
 for i, name in ipairs(names) do
   replies[i] = older[i] and drop({ name }) > 0 and 1 or 0
 end
+note(gone, set)
 return replies

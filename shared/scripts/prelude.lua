@@ -1,15 +1,29 @@
 -- prelude: what every script begins with; Python puts it before each of them.
 --
 -- KEYS are the same for all: one provider's. The server's clock is the only one. A task's state is
--- `generation:token:crashes`. The gate is what all workers know of the provider: its pause, its probe (the one attempt
--- after a pause), its troubles in a row, and what is left of its rate.
+-- `generation:token:crashes`. The gate is what all workers know of the provider:
+--   until     when its pause ends or ended, ms; until a good answer after that removes it, attempts are probes
+--   probe     the task that the last probe asks about; the probe is out for as long as that is leased
+--   troubles  how many there were in a row
+--   pauses    how many pauses there were in a row
+--   full_at   when its rate will have saved up a whole burst, ms
+--   cursor    how far claim has looked into a long backlog
 local queue, leases, state, tasks, dead, gate, jobs, groups = unpack(KEYS)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- How soon to look again for what somebody else's attempt may free, in ms.
+local AGAIN_MS = 1000
+
 local function parse(text)
   local generation, token, crashes = string.match(text or '', '^(%d+):([^:]*):(%d+)$')
   return generation or '0', token or '', tonumber(crashes) or 0
+end
+
+-- A number from the gate; junk is none.
+local function number(text)
+  local value = tonumber(text or '')
+  return value and value >= 0 and value <= 2 ^ 53 and value or nil
 end
 
 -- A call with many arguments of one kind; none for none. Calls come with at most 200 tasks.
@@ -46,38 +60,81 @@ local function drop(names)
     + call('HDEL', state, names) + call('HDEL', tasks, names) + call('SREM', jobs, names) + call('HDEL', groups, names)
 end
 
--- How many attempts may begin, the ms until one more may, and the gate's fields to write if some do.
--- limits: parallel, open jobs, ms per token, burst; 0 is no limit. `live`: attempts under way.
+-- Four of ARGV: how many attempts at once, jobs open at once, ms per attempt, how many of those may be saved up; 0: any.
+local function limits_at(first)
+  return {
+    parallel = tonumber(ARGV[first]), open_jobs = tonumber(ARGV[first + 1]),
+    attempt_ms = tonumber(ARGV[first + 2]), burst = tonumber(ARGV[first + 3]),
+  }
+end
+
+-- How many of `wanted` attempts may begin while `live` are under way, the ms until more may, and a pass for `admit`.
 local function allowance(limits, live, wanted)
-  local stored = redis.call('HMGET', gate, 'until', 'probe', 'tokens', 'at')
-  local paused_until, probe = tonumber(stored[1]), tonumber(stored[2]) or 0
-  if paused_until and now < paused_until then return 0, paused_until - now, {} end
-  if paused_until and now < probe then return 0, probe - now, {} end
-  local fields, wait_ms = { probing = paused_until ~= nil }, 1000
-  local allowed = fields.probing and math.min(wanted, 1) or wanted
+  local stored = redis.call('HMGET', gate, 'until', 'probe', 'full_at')
+  local paused_until, full_at, pass = number(stored[1]), number(stored[3]), {}
+  local allowed, wait_ms = wanted, AGAIN_MS
+  if paused_until then
+    if now < paused_until then return 0, math.ceil(paused_until - now), pass end
+    local probe_ends = stored[2] and redis.call('ZSCORE', leases, stored[2])
+    if probe_ends and now < tonumber(probe_ends) then return 0, wait_ms, pass end
+    allowed, pass.is_probe = math.min(allowed, 1), true
+  end
   if limits.parallel > 0 then allowed = math.min(allowed, limits.parallel - live) end
-  if limits.ms_per_token > 0 then
-    local stored_tokens, at = tonumber(stored[3]) or limits.burst, tonumber(stored[4]) or now
-    fields.tokens = math.min(limits.burst, stored_tokens + (now - at) / limits.ms_per_token)
-    local whole = math.floor(fields.tokens)
-    if whole < allowed then
-      allowed, wait_ms = whole, math.ceil((1 + whole - fields.tokens) * limits.ms_per_token)
+  if limits.attempt_ms > 0 then
+    local whole_ms = limits.burst * limits.attempt_ms
+    local lacking_ms = math.max(0, (full_at or now) - now)
+    -- further off than ever: the clock went back, or the limits were others; one attempt sets it right
+    if lacking_ms > whole_ms + 1 then lacking_ms = whole_ms - limits.attempt_ms end
+    local saved = math.max(0, whole_ms - lacking_ms) / limits.attempt_ms
+    if math.floor(saved) < allowed then
+      allowed, wait_ms = math.floor(saved), math.ceil((1 - saved % 1) * limits.attempt_ms)
+    end
+    pass.full_at, pass.attempt_ms = now + lacking_ms, limits.attempt_ms
+  end
+  return math.max(allowed, 0), wait_ms, pass
+end
+
+-- Write down that attempts about these tasks begin.
+local function admit(pass, names)
+  if #names == 0 then return end
+  if pass.is_probe then redis.call('HSET', gate, 'probe', names[1]) end
+  if pass.full_at then
+    redis.call('HSET', gate, 'full_at', string.format('%.17g', pass.full_at + #names * pass.attempt_ms))
+  end
+end
+
+-- What a settling call's answers say of the provider, as fields of the gate to delete and to set. The first of ARGV:
+--   1 pause in ms (0: none)  2 troubles (-1: it is well)  3 patience  4 pause in ms for troubles  5 the longest
+-- A pause is only ever lengthened: a good answer ends it once it is over. `patience` troubles in a row, or one after a
+-- pause, begin another, twice as long each time in a row.
+local HEARD = 5
+local function heard()
+  local pause_ms, troubles, patience = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+  if pause_ms == 0 and troubles == 0 then return {}, {} end
+  local stored = redis.call('HMGET', gate, 'until', 'troubles', 'pauses')
+  local paused_until, pauses = number(stored[1]), number(stored[3]) or 0
+  local is_paused = paused_until and now < paused_until
+  local gone, set = { 'troubles' }, {}
+  if troubles > 0 then
+    local in_a_row = (number(stored[2]) or 0) + troubles
+    set = { 'troubles', in_a_row }
+    if not is_paused and (paused_until or in_a_row >= patience) then
+      pause_ms = math.max(pause_ms, math.min(tonumber(ARGV[5]), tonumber(ARGV[4]) * 2 ^ pauses))
     end
   end
-  return math.max(allowed, 0), wait_ms, fields
-end
-
--- Write down that attempts have begun. A probe is out until its lease ends.
-local function admit(fields, begun, lease_ms)
-  if begun == 0 then return end
-  if fields.probing then redis.call('HSET', gate, 'probe', now + lease_ms) end
-  if fields.tokens then
-    redis.call('HSET', gate, 'tokens', string.format('%.6f', fields.tokens - begun), 'at', now)
+  if pause_ms > 0 then
+    if not is_paused then pauses = pauses + 1 end
+    set[#set + 1], set[#set + 2] = 'until', math.max(paused_until or 0, now + math.ceil(pause_ms))
+    set[#set + 1], set[#set + 2] = 'pauses', pauses
+  elseif troubles < 0 and not is_paused then
+    gone = { 'troubles', 'until', 'probe', 'pauses' }
   end
+  return gone, set
 end
 
--- The provider answers as it should: no pause, no probe, no troubles in a row.
-local function recover()
-  if redis.call('EXISTS', gate) == 1 then redis.call('HDEL', gate, 'until', 'probe', 'troubles', 'pauses') end
+-- Write down what was heard, a removal first.
+local function note(gone, set)
+  call('HDEL', gate, gone)
+  call('HSET', gate, set)
 end
 

@@ -1,0 +1,447 @@
+"""The HTTP function: every route in both event shapes, every answer text, every fault a problem."""
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis import Redis
+
+from shared import wiring
+from shared.record import Record
+from shared.task import Task
+from tests.api_events import Event, http, rest
+from tests.deployment import Answered, Deployment
+from tests.outage import Door, DynamoDBOutage, RedisOutage
+from tests.simulator import Said, Simulator, completed, pending, refused
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Shape = Callable[..., Event]
+
+PARTIAL = {"city": "Ghent"}
+WHOLE = {"city": "Ghent", "rating": 4.5}
+
+
+@pytest.fixture
+def redis_kind() -> str:
+    return "fakeredis"
+
+
+@pytest.fixture(params=[rest, http], ids=["rest", "http"])
+def shape(request: pytest.FixtureRequest) -> Shape:
+    """Each test that makes its events with this runs for both shapes."""
+    shape: Shape = request.param
+    return shape
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    with Simulator() as simulator:
+        simulator.say(pending(PARTIAL, id="j-1"))
+        yield simulator
+
+
+def is_problem(answered: Answered, status: int, field: str | None) -> bool:
+    """Whether it is an RFC 9457 problem with that status and field."""
+    assert answered.status == status
+    assert answered.headers["content-type"] == "application/problem+json"
+    assert answered.headers["cache-control"] == "no-store"
+    assert answered.body["type"] == "about:blank"
+    assert answered.body["status"] == status
+    assert answered.body["title"]
+    assert answered.body["detail"]
+    return answered.body.get("field") == field
+
+
+# --- the routes
+
+
+def test_the_sketchs_call(deployed: Deployment, shape: Shape, simulator: Simulator) -> None:
+    new = deployed.enqueue(shape("GET", "/?task-name=a"))
+    assert (new.status, new.body["data"], new.body["deduplicated"]) == (202, PARTIAL, False)
+    assert new.headers["content-type"] == "application/json"
+    assert new.headers["cache-control"] == "no-store"
+    assert new.headers["retry-after"] == "2"
+    again = deployed.enqueue(shape("GET", "/?task-name=a"))
+    assert (again.status, again.body["data"], again.body["deduplicated"]) == (202, PARTIAL, True)
+    assert simulator.calls() == ["GET /example"]
+    deployed.pass_(3)
+    simulator.say(completed(WHOLE))
+    deployed.process()
+    done = deployed.enqueue(shape("GET", "/?task-name=a"))
+    assert (done.status, done.body["data"]) == (200, WHOLE)
+    assert "retry-after" not in done.headers
+
+
+def test_a_task_is_posted_looked_at_and_cancelled(deployed: Deployment, shape: Shape, simulator: Simulator) -> None:
+    posted = deployed.enqueue(shape("POST", "/tasks", {"provider": "job", "name": "a b", "input": {"customer": 42}}))
+    assert (posted.status, posted.body["task_id"]) == (202, "job/a b")
+    assert simulator.asked[0].body == {"name": "a b", "input": {"customer": 42}}
+    for target in ("/tasks/job/a%20b", "/tasks?provider=job&name=a+b"):
+        status = deployed.enqueue(shape("GET", target))
+        assert (status.status, status.body["status"], status.body["schedule"]) == (200, "pending", "waiting")
+    for target in ("/tasks/job/a%20b", "/tasks?provider=job&name=a+b"):
+        cancelled = deployed.enqueue(shape("DELETE", target))
+        assert (cancelled.status, cancelled.body["status"]) == (200, "cancelled")
+    assert deployed.enqueue(shape("GET", "/tasks/job/a%20b")).body["status"] == "cancelled"
+    assert deployed.bench.state("job") == {}
+
+
+def test_a_failed_task_is_revived(deployed: Deployment, shape: Shape, simulator: Simulator) -> None:
+    simulator.say(refused())
+    assert deployed.enqueue(shape("POST", "/tasks", {"name": "a"})).status == 422
+    simulator.say(completed(WHOLE))
+    revived = deployed.enqueue(shape("POST", "/tasks/revive", {"name": "a"}))
+    assert (revived.status, revived.body["status"]) == (202, "pending")
+    assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "status", "field"),
+    [
+        ("GET", "/tasks/example/nobody", None, 404, "name"),
+        ("DELETE", "/tasks?name=nobody", None, 404, "name"),
+        ("POST", "/tasks/revive", {"name": "nobody"}, 404, "name"),
+        ("POST", "/tasks/revive", {"name": "open"}, 409, "name"),
+        ("POST", "/tasks", {"name": "open", "input": {"other": 1}}, 409, "input"),
+        ("DELETE", "/tasks/example/done", None, 409, "name"),
+        ("GET", "/", None, 400, "task-name"),
+        ("GET", "/?task-name=", None, 400, "name"),
+        ("GET", "/?task-name=a&provider=nobody", None, 400, "provider"),
+        ("GET", "/?task-name=a&x=1", None, 400, "x"),
+        ("POST", "/tasks", None, 400, "body"),
+        ("POST", "/tasks", "{", 400, "body"),
+        ("POST", "/tasks", '{"name": "a", "name": "b"}', 400, "name"),
+        ("POST", "/tasks", '{"name": "a", "input": {"x": NaN}}', 400, "body"),
+        ("POST", "/tasks", {}, 400, "name"),
+        ("POST", "/tasks", {"name": ""}, 400, "name"),
+        ("POST", "/tasks", {"name": ".."}, 400, "name"),
+        ("POST", "/tasks", {"name": "x" * 257}, 400, "name"),
+        ("POST", "/tasks", {"name": "a\u0007"}, 400, "name"),
+        ("POST", "/tasks", {"name": 7}, 400, "name"),
+        ("POST", "/tasks", {"name": "a", "provider": "nobody"}, 400, "provider"),
+        ("POST", "/tasks", {"name": "a", "input": "x"}, 400, "input"),
+        ("POST", "/tasks", {"name": "a", "colour": 1}, 400, "colour"),
+        ("POST", "/tasks", {"name": "a", "input": {"x": "y" * 32_768}}, 413, "input"),
+        ("POST", "/tasks", {"name": "a", "input": {"x": "y" * 65_536}}, 413, "body"),
+        ("PUT", "/tasks", {"name": "a"}, 404, "path"),
+        ("POST", "/", {"name": "a"}, 404, "path"),
+        ("DELETE", "/", None, 404, "path"),
+    ],
+)
+def test_what_cannot_be_served_is_a_problem_that_names_its_field(
+    deployed: Deployment,
+    shape: Shape,
+    simulator: Simulator,
+    method: str,
+    target: str,
+    body: Any,
+    status: int,
+    field: str,
+) -> None:
+    simulator.say(completed(WHOLE), to="done")
+    for name in ("open", "done"):
+        deployed.enqueue(shape("GET", f"/?task-name={name}"))
+    calls = len(simulator.asked)
+    assert is_problem(deployed.enqueue(shape(method, target, body)), status, field)
+    assert len(simulator.asked) == calls
+
+
+def test_broken_base64_is_a_problem(deployed: Deployment, shape: Shape) -> None:
+    assert is_problem(deployed.enqueue(shape("POST", "/tasks", "%%%") | {"isBase64Encoded": True}), 400, "body")
+
+
+def test_a_body_in_base64_is_the_same_task(deployed: Deployment, shape: Shape) -> None:
+    body = {"name": "Łódź", "input": {"total": 30.4}}
+    first = deployed.enqueue(shape("POST", "/tasks", body, as_base64=True))
+    second = deployed.enqueue(shape("POST", "/tasks", body))
+    assert (first.body["deduplicated"], second.body["deduplicated"]) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["Cache-Control", "cache-control", "CACHE-CONTROL"])
+def test_no_cache_is_understood_whatever_the_headers_case(
+    deployed: Deployment, shape: Shape, simulator: Simulator, name: str
+) -> None:
+    simulator.say(completed(WHOLE))
+    deployed.enqueue(shape("GET", "/?task-name=a"))
+    deployed.enqueue(shape("GET", "/?task-name=a", None, {name: "no-cache"}))
+    assert len(simulator.asked) == 2
+
+
+# --- stages and base paths
+
+
+@pytest.mark.parametrize(
+    ("make", "base"),
+    [
+        (lambda method, target, body=None: rest(method, target, body, stage="prod"), "/prod"),
+        (lambda method, target, body=None: rest(method, "/shop/api" + target, body), "/v1/shop/api"),
+        (lambda method, target, body=None: http(method, target, body), ""),
+        (lambda method, target, body=None: http(method, target, body, stage="prod"), "/prod"),
+        (lambda method, target, body=None: http(method, "/shop" + target, body), "/shop"),
+    ],
+    ids=["rest stage", "rest base path", "$default", "http stage", "http base path"],
+)
+def test_routes_are_found_behind_a_stage_or_a_base_path_and_location_leads_back_there(
+    deployed: Deployment, make: Callable[..., Event], base: str
+) -> None:
+    location = f"{base}/tasks?provider=example&name=a%2Fb"
+    assert deployed.enqueue(make("POST", "/tasks", {"name": "a/b"})).headers["location"] == location
+    assert deployed.enqueue(make("GET", "/?task-name=a%2Fb")).headers["location"] == location
+    assert deployed.enqueue(make("GET", "/tasks?provider=example&name=a%2Fb")).status == 200
+    assert deployed.enqueue(make("GET", "/tasks/example/a%2Fb")).body["name"] == "a/b"
+    assert deployed.enqueue(make("DELETE", "/tasks/example/a%2Fb")).status == 200
+    assert deployed.enqueue(make("POST", "/tasks/revive", {"name": "a/b"})).status == 409
+
+
+def test_a_root_without_its_slash_is_the_root_too(deployed: Deployment) -> None:
+    event = http("GET", "/?task-name=a", stage="prod") | {"rawPath": "/prod"}
+    assert deployed.enqueue(event).status == 202
+
+
+def test_a_task_named_revive_can_be_looked_at(deployed: Deployment, shape: Shape) -> None:
+    deployed.enqueue(shape("POST", "/tasks", {"name": "revive"}))
+    assert deployed.enqueue(shape("GET", "/tasks/example/revive")).status == 200
+
+
+def test_two_spellings_of_a_letter_are_one_task(deployed: Deployment, shape: Shape, simulator: Simulator) -> None:
+    deployed.enqueue(shape("POST", "/tasks", {"name": "e\u0301tude"}))
+    assert deployed.enqueue(shape("GET", "/?task-name=%C3%A9tude")).body["deduplicated"]
+    assert deployed.enqueue(shape("GET", "/tasks/example/e%CC%81tude")).status == 200
+    assert len(simulator.asked) == 1
+
+
+# --- a slow provider
+
+
+def test_a_provider_that_sleeps_is_not_waited_for_and_a_retry_of_the_client_makes_no_second_job(
+    deployed: Deployment, shape: Shape, simulator: Simulator
+) -> None:
+    over = threading.Event()
+    simulator.say(pending(PARTIAL, id="j-1").after(lambda: over.wait(30)))
+    body = {"provider": "impatient", "name": "a"}
+    try:
+        first = deployed.enqueue(shape("POST", "/tasks", body))
+        second = deployed.enqueue(shape("POST", "/tasks", body))
+    finally:
+        over.set()
+    assert (first.status, first.body["status"]) == (202, "pending")
+    assert (second.status, second.body["deduplicated"]) == (202, True)
+    assert [place for place, _ in deployed.bench.state("impatient").values()] == ["waiting"]
+    assert simulator.calls() == ["POST /jobs"]
+
+
+def test_the_second_submit_after_a_lost_answer_carries_the_same_idempotency_key(
+    deployed: Deployment, simulator: Simulator
+) -> None:
+    over = threading.Event()
+    simulator.say(pending(id="j-1").after(lambda: over.wait(30)), pending(id="j-1"))
+    try:
+        deployed.enqueue(rest("POST", "/tasks", {"provider": "impatient", "name": "a"}))
+    finally:
+        over.set()
+    deployed.pass_(10)
+    assert deployed.process() == {"impatient": {"claimed": 1, "snoozed": 1}}
+    first, second = (asked.headers["idempotency-key"] for asked in simulator.asked)
+    assert first == second
+
+
+def test_a_function_with_little_time_left_accepts_without_asking(deployed: Deployment, simulator: Simulator) -> None:
+    assert deployed.enqueue(rest("GET", "/?task-name=a"), seconds=4).status == 202
+    assert simulator.asked == []
+
+
+# --- neighbours away
+
+
+def test_without_dynamodb_it_is_503_with_retry_after(
+    deployed: Deployment, shape: Shape, dynamodb: "DynamoDBClient", simulator: Simulator
+) -> None:
+    DynamoDBOutage(dynamodb).away = {"GetItem", "UpdateItem"}
+    for event in (
+        shape("GET", "/?task-name=a"),
+        shape("POST", "/tasks", {"name": "a"}),
+        shape("GET", "/tasks/example/a"),
+        shape("DELETE", "/tasks/example/a"),
+        shape("POST", "/tasks/revive", {"name": "a"}),
+    ):
+        answered = deployed.enqueue(event)
+        assert is_problem(answered, 503, None)
+        assert answered.headers["retry-after"] == "5"
+    assert simulator.asked == []
+
+
+def test_without_redis_it_is_202_and_reconcile_makes_up_for_it(
+    deployed: Deployment, shape: Shape, redis_client: "Redis", simulator: Simulator
+) -> None:
+    outage = RedisOutage(redis_client)
+    outage.away = True
+    assert deployed.enqueue(shape("POST", "/tasks", {"provider": "job", "name": "a"})).status == 202
+    assert len(outage.calls) == 1
+    outage.away = False
+    deployed.pass_(31)
+    assert deployed.reconcile() == {"job": {"seen": 1, "requeued": 1}}
+    [place] = wiring.queue().look([Task("job", "a")], records=True)
+    assert Record.from_text(place.record).outputs == {"id": "j-1"}
+    assert simulator.calls() == ["POST /jobs"]
+
+
+def test_one_request_knocks_at_a_redis_that_closes_its_door_no_more_often_than_one_call_does(
+    deployed: Deployment, monkeypatch: pytest.MonkeyPatch, simulator: Simulator
+) -> None:
+    door = Door(silent=False)
+    monkeypatch.setattr(wiring, "Redis", Redis)
+    monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{door.port}")
+    try:
+        assert deployed.enqueue(rest("POST", "/tasks", {"name": "a"})).status == 202
+        assert door.knocks == 2  # the call, and its one repetition
+        assert deployed.enqueue(rest("POST", "/tasks", {"name": "a"})).body["schedule"] == "unknown"
+        assert door.knocks == 4
+    finally:
+        door.close()
+    assert simulator.calls() == ["GET /example"]
+
+
+# --- faults of our own
+
+
+def broken(*_: Any, **__: Any) -> None:
+    raise ZeroDivisionError("a fault of ours")
+
+
+def test_a_fault_of_our_own_is_a_500_and_stands_in_the_log(
+    deployed: Deployment, shape: Shape, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wiring.store(), "get", broken)
+    assert is_problem(deployed.enqueue(shape("GET", "/?task-name=a")), 500, None)
+    assert "a fault of ours" in caplog.text
+
+
+def test_wrong_settings_are_a_500_and_one_message_in_the_log_names_each(
+    deployed: Deployment, shape: Shape, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for variable in ("PARALLEL_TASKS", "TICK_SECONDS", "MAX_CRASHES"):
+        monkeypatch.setenv(variable, "many")
+    answered = deployed.enqueue(shape("GET", "/?task-name=a"))
+    assert is_problem(answered, 500, None)
+    assert "PARALLEL_TASKS" not in json.dumps(answered.body)
+    [line] = [line for line in caplog.records if line.levelno >= logging.ERROR]
+    for variable in ("PARALLEL_TASKS", "TICK_SECONDS", "MAX_CRASHES"):
+        assert variable in caplog.handler.format(line)
+
+
+def test_an_outage_of_the_store_is_one_line_with_its_reason(
+    deployed: Deployment, dynamodb: "DynamoDBClient", caplog: pytest.LogCaptureFixture
+) -> None:
+    DynamoDBOutage(dynamodb).away = {"GetItem"}
+    deployed.enqueue(rest("GET", "/?task-name=a"))
+    [line] = [line for line in caplog.records if line.levelno >= logging.ERROR]
+    assert line.message == "store unavailable"
+    assert "EndpointConnectionError" in vars(line)["reason"]
+
+
+# --- logs
+
+
+@pytest.fixture
+def cold_log() -> Iterator[None]:
+    """The logger as a cold start finds it, and as the next test is to find it."""
+    log = logging.getLogger("meanwhile")
+
+    def chill() -> None:
+        log.handlers.clear()
+        log.setLevel(logging.NOTSET)
+        for name in set(vars(log)) - set(vars(logging.getLogger("fresh"))):
+            delattr(log, name)
+
+    chill()
+    yield
+    chill()
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_each_change_is_one_json_line_and_no_payload_or_secret_stands_in_any(
+    cold_log: None,
+    deployed: Deployment,
+    simulator: Simulator,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    level: str,
+) -> None:
+    monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", level)
+    marker = "S3CRET"
+    headers = {"Authorization": f"Bearer {marker}", "X-Token": marker}
+
+    def post(name: str, *answers: Said) -> None:
+        simulator.say(*answers, to=name)
+        body = {"provider": "job", "name": name, "input": {"marker": marker}}
+        deployed.enqueue(rest("POST", "/tasks", body, headers))
+
+    post("done", pending({"marker": marker}, id=marker), completed({"marker": marker}))
+    post("dead", pending({"marker": marker}, id=marker), refused(marker))
+    post("slow", pending({"marker": marker}, id=marker), Said(500, marker.encode()))
+    post("refused", refused(marker))
+    post("unwanted", pending({"marker": marker}, id=marker))
+    deployed.enqueue(rest("DELETE", "/tasks/job/unwanted", None, headers))
+    deployed.enqueue(rest("POST", "/tasks", f'{{"name": "{marker}', headers))
+    deployed.pass_(3)
+    deployed.process({"marker": marker})
+    deployed.enqueue(rest("POST", "/tasks/revive", {"provider": "job", "name": "dead"}, headers))
+    deployed.reconcile({"marker": marker})
+
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    assert marker not in printed.out + printed.err
+    said = [(line["message"], line.get("task")) for line in lines if "message" in line]
+    ends: list[tuple[str, str | None]] = [
+        ("refused", "refused"),
+        ("cancelled", "unwanted"),
+        ("completed", "done"),
+        ("buried", "dead"),
+    ]
+    ends += [("tick", None), ("revived", "dead"), ("reconcile", None)]
+    waits: list[tuple[str, str | None]] = [("begun", name) for name in ("done", "dead", "slow", "refused", "unwanted")]
+    waits += [("snoozed", name) for name in ("done", "dead", "slow", "unwanted")] + [("retried", "slow")]
+    assert sorted(said, key=str) == sorted(ends + (waits if level == "DEBUG" else []), key=str)
+    assert all(line["service"] == "meanwhile" for line in lines)
+
+
+def test_a_tick_is_a_line_of_its_own_on_a_cold_start_too(
+    cold_log: None, deployed: Deployment, simulator: Simulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wiring.queue().add([(Task("coin", "a"), 1, "junk")], token="mine")
+    deployed.process()
+    said = [json.loads(line)["message"] for line in capsys.readouterr().out.splitlines() if "message" in line]
+    assert said == ["record unreadable", "forgotten", "tick"]
+
+
+# --- starting
+
+
+PROBE = """
+import socket
+
+def connect(self, address):
+    raise SystemExit(f"connected to {address}")
+
+socket.socket.connect = socket.socket.connect_ex = connect
+
+from handlers import enqueue, process, reconcile
+from shared import wiring
+
+made = [wiring.enqueuer(), wiring.canceller(), wiring.reviver(), wiring.viewer(), wiring.ticker(), wiring.reconciler()]
+print(len(made))
+"""
+
+
+def test_neither_importing_the_handlers_nor_putting_the_parts_together_opens_a_connection() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROBE], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (ran.stdout.strip(), ran.stderr) == ("6", "")

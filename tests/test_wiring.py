@@ -1,0 +1,331 @@
+"""The parts are put together as the settings say, each once, and no neighbour can keep us waiting for long."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from shared import wiring
+from shared.errors import QueueUnavailable, SecretUnavailable, SettingsError, StoreUnavailable
+from shared.queue import Queue
+from shared.task import Task
+from tests.outage import Door
+from tests.simulator import EXAMPLE
+
+TASK = Task("example", "a")
+
+
+def redis_of(queue: Queue) -> "Redis":
+    client = queue._client
+    assert isinstance(client, Redis)
+    return client
+
+
+@pytest.fixture
+def door() -> Iterator[Callable[..., Door]]:
+    """Opens doors."""
+    doors: list[Door] = []
+
+    def door(*, silent: bool) -> Door:
+        doors.append(Door(silent=silent))
+        return doors[-1]
+
+    yield door
+    for one in doors:
+        one.close()
+
+
+# --- settings
+
+
+def test_settings_come_from_the_environment_and_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLE_NAME", "first")
+    assert wiring.settings().table_name == "first"
+    monkeypatch.setenv("TABLE_NAME", "second")
+    assert wiring.settings().table_name == "first"
+
+
+MAKERS = [wiring.queue, wiring.store, wiring.worker, wiring.enqueuer, wiring.ticker, wiring.reconciler]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_wrong_settings_are_told_whichever_part_is_made_first(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], object]
+) -> None:
+    monkeypatch.setenv("PARALLEL_TASKS", "many")
+    monkeypatch.setenv("QUEUE_PREFIX", "{}")
+    with pytest.raises(SettingsError, match=r"QUEUE_PREFIX .*; PARALLEL_TASKS "):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make", [*MAKERS, wiring.viewer, wiring.canceller, wiring.reviver, wiring.logger, wiring.metrics]
+)
+def test_each_part_is_made_once(make: Callable[[], object]) -> None:
+    assert make() is make()
+
+
+def test_the_clock_tells_epoch_milliseconds() -> None:
+    before = time.time_ns() // 1_000_000
+    assert before <= wiring.clock() <= time.time_ns() // 1_000_000
+
+
+# --- Redis
+
+
+def test_redis_is_reached_as_the_url_says_and_never_waited_for_longer_than_two_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REDIS_URL", "rediss://user:secret@redis.example.com:6380/3")
+    monkeypatch.setenv("QUEUE_PREFIX", "stage")
+    options = redis_of(wiring.queue()).connection_pool.connection_kwargs
+    assert (options["host"], options["port"], options["db"]) == ("redis.example.com", 6380, 3)
+    assert (options["username"], options["password"]) == ("user", "secret")
+    assert (options["socket_connect_timeout"], options["socket_timeout"]) == (1, 2)
+    assert wiring.queue()._key("example", "leases") == "{stage:example}:leases"
+
+
+def test_a_broken_connection_is_tried_once_more_and_a_lost_reply_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    retry = redis_of(wiring.queue()).get_retry()
+    assert retry is not None
+    for error, tries in ((RedisConnectionError, 2), (RedisTimeoutError, 1)):
+        tried: list[int] = []
+
+        def fail(error: type[Exception] = error, tried: list[int] = tried) -> None:
+            tried.append(1)
+            raise error
+
+        with pytest.raises(error):
+            retry.call_with_retry(fail, lambda _: None)
+        assert len(tried) == tries
+
+
+def test_a_redis_that_closes_the_door_is_knocked_at_twice_for_one_call(
+    monkeypatch: pytest.MonkeyPatch, door: Callable[..., Door]
+) -> None:
+    closing = door(silent=False)
+    monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{closing.port}")
+    with pytest.raises(QueueUnavailable):
+        wiring.queue().look([TASK])
+    assert closing.knocks == 2
+
+
+def test_a_redis_that_says_nothing_is_given_up_after_one_knock(
+    monkeypatch: pytest.MonkeyPatch, door: Callable[..., Door]
+) -> None:
+    silent = door(silent=True)
+    monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{silent.port}")
+    redis_of(wiring.queue()).connection_pool.connection_kwargs["socket_timeout"] = 0.1  # this test need not wait
+    with pytest.raises(QueueUnavailable):
+        wiring.queue().look([TASK])
+    assert silent.knocks == 1
+
+
+@pytest.fixture
+def aws() -> Iterator[None]:
+    """moto's SSM and Secrets Manager with the URL in them."""
+    with mock_aws():
+        boto3.client("ssm").put_parameter(Name="/meanwhile/redis", Value="redis://ssm.example.com", Type="SecureString")
+        secrets = boto3.client("secretsmanager")
+        secrets.create_secret(Name="plain", SecretString="redis://plain.example.com")
+        secrets.create_secret(Name="whole", SecretString=json.dumps({"url": "redis://keyed.example.com", "port": 1}))
+        secrets.create_secret(Name="binary", SecretBinary=b"redis://binary.example.com")
+        secrets.create_secret(Name="other", SecretString="https://hunter2.example.com")
+        yield
+
+
+@pytest.mark.parametrize(
+    ("reference", "host"),
+    [
+        ("ssm:/meanwhile/redis", "ssm.example.com"),
+        ("secretsmanager:plain", "plain.example.com"),
+        ("secretsmanager:whole#url", "keyed.example.com"),
+        ("secretsmanager:binary", "binary.example.com"),
+    ],
+)
+def test_the_url_may_stand_in_a_parameter_or_a_secret(
+    aws: None, monkeypatch: pytest.MonkeyPatch, reference: str, host: str
+) -> None:
+    monkeypatch.setenv("REDIS_URL", reference)
+    assert redis_of(wiring.queue()).connection_pool.connection_kwargs["host"] == host
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "ssm:/nowhere",
+        "secretsmanager:nowhere",
+        "secretsmanager:whole#nothing",
+        "secretsmanager:whole#port",
+        "secretsmanager:plain#url",
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_named_and_no_value_is(
+    aws: None, monkeypatch: pytest.MonkeyPatch, reference: str
+) -> None:
+    monkeypatch.setenv("REDIS_URL", reference)
+    with pytest.raises(SecretUnavailable, match=reference.partition("#")[0]) as caught:
+        wiring.queue()
+    assert "example.com" not in str(caught.value)
+
+
+def test_a_reference_to_something_else_is_a_faulty_setting_whose_value_is_not_told(
+    aws: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDIS_URL", "secretsmanager:other")
+    with pytest.raises(SettingsError, match="REDIS_URL: secretsmanager:other") as caught:
+        wiring.queue()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_secret_in_the_environment_is_read_for_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_KEY", "k-1")
+    assert wiring.secret("env:API_KEY") == "k-1"
+    with pytest.raises(SecretUnavailable, match="env:NO_SUCH"):
+        wiring.secret("env:NO_SUCH")
+
+
+def test_a_secret_is_kept_and_read_anew_only_where_asked(aws: None) -> None:
+    assert wiring.secret("ssm:/meanwhile/redis") == "redis://ssm.example.com"
+    boto3.client("ssm").put_parameter(Name="/meanwhile/redis", Value="new", Type="SecureString", Overwrite=True)
+    assert wiring.secret("ssm:/meanwhile/redis") == "redis://ssm.example.com"
+    assert wiring.secret("ssm:/meanwhile/redis", fresh=True) == "new"
+
+
+# --- DynamoDB
+
+LONGEST_PAUSE_SECONDS = 1  # before botocore's first retry in standard mode
+
+
+def test_dynamodb_answers_or_is_given_up_within_three_seconds() -> None:
+    config: Any = wiring.dynamodb().meta.config
+    attempts = config.retries["total_max_attempts"]
+    assert config.retries["mode"] == "standard"
+    for timeout in (config.connect_timeout, config.read_timeout):
+        assert attempts * timeout + (attempts - 1) * LONGEST_PAUSE_SECONDS < 3
+
+
+def test_each_attempt_in_flight_has_a_connection_to_dynamodb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARALLEL_TASKS", "50")
+    config: Any = wiring.dynamodb().meta.config
+    assert config.max_pool_connections >= 50
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_dynamodb_that_does_not_answer_is_unavailable_after_two_tries(
+    monkeypatch: pytest.MonkeyPatch, door: Callable[..., Door], silent: bool
+) -> None:
+    shut = door(silent=silent)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", f"http://127.0.0.1:{shut.port}")
+    with pytest.raises(StoreUnavailable):
+        wiring.store().get(TASK, 0)
+    assert shut.knocks == 2
+
+
+def test_the_store_keeps_items_in_the_table_and_for_as_long_as_the_settings_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TABLE_NAME", "stage-meanwhile")
+    monkeypatch.setenv("RETENTION_SECONDS", "60")
+    store = wiring.store()
+    assert (store._table, store._retention_seconds) == ("stage-meanwhile", 60)
+
+
+# --- providers
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A further directory of provider files."""
+    monkeypatch.setenv("PROVIDERS_DIR", str(tmp_path))
+    return tmp_path
+
+
+def write(folder: Path, name: str, file: Any) -> None:
+    (folder / name).write_text(file if isinstance(file, str) else json.dumps(file), encoding="utf-8")
+
+
+def test_the_shipped_providers_are_there_without_any_setting() -> None:
+    assert set(wiring.providers()) == {"example", "coin"}
+
+
+def test_files_of_ones_own_are_added_and_win_over_shipped_ones(folder: Path) -> None:
+    write(folder, "mine.json", EXAMPLE | {"freshness": 1})
+    write(folder, "example.json", EXAMPLE | {"freshness": 2})
+    write(folder, "notes.txt", "no provider file")
+    assert set(wiring.providers()) == {"coin", "example", "mine"}
+    assert [wiring.providers()[name].rules.freshness_seconds for name in ("mine", "example")] == [1, 2]
+
+
+def test_a_servers_setting_replaces_the_first_server_of_its_provider_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, "mine.json", EXAMPLE | {"servers": ["https://one.example.com", "https://two.example.com"]})
+    monkeypatch.setenv("PROVIDER_SERVERS", "mine=http://127.0.0.1:7,nobody=http://127.0.0.1:8")
+    assert wiring.providers()["mine"].rules.servers == ("http://127.0.0.1:7", "https://two.example.com")
+    assert wiring.providers()["coin"].rules.servers == ("http://127.0.0.1:9001",)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "said"),
+    [
+        ("broken.json", "{", "broken.json"),
+        ("broken.json", EXAMPLE | {"colour": "blue"}, "broken.json"),
+        ("No Name.json", EXAMPLE, "No Name.json"),
+    ],
+)
+def test_a_faulty_file_is_reported_and_stops_no_other_provider(
+    folder: Path, caplog: pytest.LogCaptureFixture, name: str, file: Any, said: str
+) -> None:
+    write(folder, name, file)
+    write(folder, "mine.json", EXAMPLE)
+    assert set(wiring.providers()) == {"coin", "example", "mine"}
+    [line] = [line for line in caplog.records if line.levelno == logging.ERROR]
+    assert line.message == "provider file faulty"
+    assert said in vars(line)["reason"]
+
+
+def test_settings_that_name_a_provider_of_which_there_is_no_file_are_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("DEFAULT_PROVIDER", "nobody")
+    monkeypatch.setenv("PROVIDER_SERVERS", "coin=http://127.0.0.1:7,none=http://127.0.0.1:8")
+    assert set(wiring.providers()) == {"example", "coin"}
+    said = [(line.message, vars(line)["reason"].partition(",")[0]) for line in caplog.records]
+    names = ["DEFAULT_PROVIDER names nobody", "PROVIDER_SERVERS names none"]
+    assert said == [("setting faulty", name) for name in names]
+
+
+def test_process_and_reconcile_know_every_provider(folder: Path) -> None:
+    write(folder, "mine.json", EXAMPLE)
+    assert list(wiring.ticker()._providers) == ["coin", "example", "mine"]
+    assert list(wiring.reconciler()._providers) == ["coin", "example", "mine"]
+
+
+# --- what the parts are given
+
+
+def test_the_parts_have_what_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTEMPT_SECONDS", "30")
+    monkeypatch.setenv("MAX_CRASHES", "7")
+    monkeypatch.setenv("CONFIRM_SECONDS", "70")
+    assert wiring.reconciler()._lease_seconds == 40
+    worker = wiring.worker()
+    assert (worker._max_crashes, worker._confirm_seconds) == (7, 70)
+    assert wiring.enqueuer().settings is wiring.ticker()._settings is wiring.settings()
+
+
+def test_all_parts_share_one_queue_one_store_and_one_worker() -> None:
+    enqueuer, canceller, reviver = wiring.enqueuer(), wiring.canceller(), wiring.reviver()
+    assert enqueuer.queue is canceller.queue is reviver.queue is wiring.queue()
+    assert enqueuer.store is canceller.store is reviver.store is wiring.store()
+    assert enqueuer.worker is wiring.ticker()._worker is wiring.worker()
