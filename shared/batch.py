@@ -33,7 +33,7 @@ class Batcher:
         the function has left.
         """
         keys = [_key(place, request) for place, request in enumerate(requests)]
-        unlike = dict(zip(reversed(keys), reversed(requests), strict=True))
+        unlike = dict(zip(keys, requests, strict=True))
         answers = {key: problem(one) for key, one in unlike.items() if isinstance(one, Problem)}
         asked = {key: one for key, one in unlike.items() if isinstance(one, TaskRequest)}
         with self.pool(max(1, len(asked))) as pool:

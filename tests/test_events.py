@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from redis import Redis
 
 NAMES = sorted(file.stem for file in EVENTS.iterdir())
-HTTP_NAMES = [name for name in NAMES if name.startswith("enqueue-")]
+BATCHES = ("enqueue-http-batch", "enqueue-rest-batch")
+HTTP_NAMES = [name for name in NAMES if name.startswith("enqueue-") and name not in BATCHES]
 ROUTES = sorted({name.split("-", 2)[2] for name in HTTP_NAMES})
 
 TASK = Task("example", "invoice-1001")
@@ -130,6 +131,16 @@ def test_both_shapes_of_a_route_are_answered_alike(
         dynamodb.delete_item(TableName="meanwhile", Key={"task_id": {"S": TASK.id}})
         calls.clear()
     assert answers[0] == answers[1]
+
+
+def test_a_sample_of_a_batch_has_a_result_for_each_request(feed: Feed, calls: list[str]) -> None:
+    for name in BATCHES:
+        answered = feed(name)
+        results = json.loads(answered["body"])["results"]
+        assert [result["status"] for result in results] == [202, 202, 400]
+        assert [result["body"].get("task_id") for result in results] == [TASK.id, "coin/heads", None]
+        assert [result["body"].get("deduplicated") for result in results] == [name == BATCHES[1]] * 2 + [None]
+    assert len(calls) == 2
 
 
 def test_every_route_has_a_sample_in_both_shapes_and_an_answer_here() -> None:

@@ -102,9 +102,38 @@ def test_a_failed_task_is_revived(deployed: Deployment, shape: Shape, simulator:
     assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
 
 
+def test_a_batch_is_posted_and_each_result_stands_by_itself(
+    deployed: Deployment, shape: Shape, simulator: Simulator
+) -> None:
+    simulator.say(completed(WHOLE), to="done")
+    tasks = [{"name": "a"}, {"name": "done"}, {"provider": "job", "name": "a"}, {"name": ""}, 7, {"name": "b", "x": 1}]
+    answered = deployed.enqueue(shape("POST", "/tasks/batch", {"tasks": tasks}))
+    assert answered.status == 200
+    results = answered.body["results"]
+    assert [result["status"] for result in results] == [202, 200, 202, 400, 400, 400]
+    assert [result["body"].get("task_id") for result in results[:3]] == ["example/a", "example/done", "job/a"]
+    assert [result["body"].get("field") for result in results[3:]] == ["name", "tasks", "x"]
+    assert sorted(simulator.calls()) == ["GET /example"] * 2 + ["POST /jobs"]
+
+
+def test_a_batch_may_be_as_large_as_a_mebibyte(deployed: Deployment, shape: Shape) -> None:
+    tasks = [{"name": f"t{i}", "provider": "accepting", "input": {"x": "y" * 32_000}} for i in range(32)]
+    body = json.dumps({"tasks": tasks})
+    padded = body + " " * (1024 * 1024 - len(body))
+    assert deployed.enqueue(shape("POST", "/tasks/batch", padded)).status == 200
+    assert is_problem(deployed.enqueue(shape("POST", "/tasks/batch", padded + " ")), 413, "body")
+
+
 @pytest.mark.parametrize(
     ("method", "target", "body", "status", "field"),
     [
+        ("POST", "/tasks/batch", None, 400, "body"),
+        ("POST", "/tasks/batch", [], 400, "body"),
+        ("POST", "/tasks/batch", {}, 400, "tasks"),
+        ("POST", "/tasks/batch", {"tasks": []}, 400, "tasks"),
+        ("POST", "/tasks/batch", {"tasks": {"name": "a"}}, 400, "tasks"),
+        ("POST", "/tasks/batch", {"tasks": [{"name": "a"}] * 101}, 400, "tasks"),
+        ("POST", "/tasks/batch", {"tasks": [{"name": "a"}], "x": 1}, 400, "x"),
         ("GET", "/tasks/example/nobody", None, 404, "name"),
         ("DELETE", "/tasks?name=nobody", None, 404, "name"),
         ("POST", "/tasks/revive", {"name": "nobody"}, 404, "name"),

@@ -18,6 +18,7 @@ FUNCTIONS = {"EnqueueFunction": "enqueue", "ProcessFunction": "process", "Reconc
 ROUTES = {
     "GET /",
     "POST /tasks",
+    "POST /tasks/batch",
     "GET /tasks",
     "DELETE /tasks",
     "GET /tasks/{provider}/{name}",
