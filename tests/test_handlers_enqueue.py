@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis import Redis
 
+from handlers import enqueue
 from shared import wiring
 from shared.record import Record
 from shared.task import Task
-from tests.api_events import Event, http, rest
+from tests.api_events import Context, Event, http, rest
 from tests.deployment import Answered, Deployment
 from tests.outage import Door, DynamoDBOutage, RedisOutage
 from tests.simulator import Said, Simulator, completed, pending, refused
@@ -201,6 +202,39 @@ def test_no_cache_is_understood_whatever_the_headers_case(
     deployed.enqueue(shape("GET", "/?task-name=a"))
     deployed.enqueue(shape("GET", "/?task-name=a", None, {name: "no-cache"}))
     assert len(simulator.asked) == 2
+
+
+@pytest.mark.parametrize("name", ["Prefer", "prefer", "PREFER"])
+def test_a_caller_may_choose_not_to_wait(deployed: Deployment, shape: Shape, simulator: Simulator, name: str) -> None:
+    answered = deployed.enqueue(shape("POST", "/tasks", {"name": "a"}, {name: "respond-async"}))
+    assert (answered.status, answered.headers["preference-applied"]) == (202, "respond-async")
+    batch = deployed.enqueue(shape("POST", "/tasks/batch", {"tasks": [{"name": "b"}]}, {name: "wait=0"}))
+    assert (batch.status, batch.headers["preference-applied"]) == (200, "wait=0")
+    assert simulator.asked == []
+    assert "preference-applied" not in deployed.enqueue(shape("GET", "/?task-name=c")).headers
+
+
+def test_stale_data_is_answered_while_it_is_renewed(deployed: Deployment, shape: Shape, simulator: Simulator) -> None:
+    simulator.say(completed(WHOLE), completed({"rating": 5}))
+    deployed.enqueue(shape("GET", "/?task-name=a"))
+    deployed.pass_(3605)
+    stale = {"Cache-Control": "stale-while-revalidate=60"}
+    answered = deployed.enqueue(shape("GET", "/?task-name=a", None, stale))
+    assert (answered.status, answered.body["data"], answered.body["revalidating"]) == (200, WHOLE, True)
+    assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
+    assert deployed.enqueue(shape("GET", "/?task-name=a", None, stale)).body["data"] == {"rating": 5}
+
+
+def test_who_looks_again_at_an_unchanged_task_gets_304(deployed: Deployment, shape: Shape) -> None:
+    deployed.enqueue(shape("GET", "/?task-name=a"))
+    first = deployed.enqueue(shape("GET", "/tasks/example/a"))
+    assert first.headers["cache-control"] == "private, no-cache"
+    known = {"if-NONE-match": first.headers["etag"]}
+    raw = enqueue.handler(shape("GET", "/tasks/example/a", None, known), Context())  # type: ignore[arg-type]
+    assert (raw["statusCode"], raw["body"]) == (304, "")
+    deployed.pass_(3)
+    deployed.process()
+    assert deployed.enqueue(shape("GET", "/tasks/example/a", None, known)).status == 200
 
 
 # --- stages and base paths
