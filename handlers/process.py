@@ -8,10 +8,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from shared import wiring
 
 METRICS = ("claimed", "expired", "completed", "snoozed", "retried", "buried", "lost", "unreachable")
-
-
 INVITATION = {"invited": True}
-"""The event of a run that another run has invited; it invites none itself."""
+"""The event of a run that another run has invited: it invites none itself."""
 
 
 def handler(event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:

@@ -219,7 +219,7 @@ class Queue:
     def backlog(self, provider: str) -> int:
         """How many tasks are due and not in process, by this host's clock: an estimate."""
         now_ms = time.time_ns() // 1_000_000
-        return int(self._guarded(lambda: self._client.zcount(self._key(provider, ""), 1, now_ms)))
+        return int(self._guarded(lambda: self._client.zcount(self._key(provider, "queue"), 1, now_ms)))
 
     def dead(self, provider: str) -> list[Task]:
         """Every dead letter's task, in no order."""

@@ -24,6 +24,7 @@ Tally: TypeAlias = dict[str, Counter[str]]
 lost, abandoned (still running when the time was over), unreachable (Redis calls that failed)."""
 
 Invite: TypeAlias = Callable[[int], None]
+"""Starts so many further ticks; raises nothing."""
 
 SETTLE_SECONDS = 5.0
 """Kept back at the end of the function's time for storing and settling."""
@@ -55,7 +56,7 @@ class Ticker:
     def run(self, remaining: Callable[[], float], invite: Invite | None = None) -> Tally:
         """One tick; `remaining` tells the seconds that the function has left. Returns before they are over.
 
-        `invite` starts so many further ticks beside this one, where more is due than it can ask in its window.
+        Where more is due than it can ask in its window, it invites further ticks to work beside it.
         """
         seconds = self._settings.attempt_seconds
         window = min(self._settings.window_seconds, remaining() - seconds - SETTLE_SECONDS)
@@ -85,10 +86,12 @@ class _Run:
     alone: bool = False
     tally: Tally = field(default_factory=dict)
     began: float = 0
+    look_for_help_at: float = 0
 
     def loop(self) -> Tally:
         self.tally = {provider: Counter() for provider in self.providers}
         self.began = self.clockwork.monotonic()
+        self.look_for_help_at = self.settings.tick_seconds
         while True:
             wait_seconds = self.refill() if self.elapsed() < self.window_seconds else math.inf
             if self.in_flight:
@@ -117,21 +120,23 @@ class _Run:
         return wait_seconds
 
     def call_for_help(self) -> None:
-        """Once a tick: invite further ticks if, at the pace so far, this one cannot ask all that is due."""
+        """Invite further ticks, once, if at its pace so far this one cannot ask all that is due before it ends."""
         elapsed, full = self.elapsed(), len(self.in_flight) >= self.settings.parallel_tasks
-        asked = sum(tally["claimed"] for tally in self.tally.values()) - len(self.in_flight)
-        if self.invite is None or not full or not asked or elapsed < self.settings.tick_seconds:
+        finished = sum(tally["claimed"] for tally in self.tally.values()) - len(self.in_flight)
+        if self.invite is None or not full or not finished or elapsed < self.look_for_help_at:
             return
-        invite, self.invite = self.invite, None
+        self.look_for_help_at = elapsed + self.settings.tick_seconds
         try:
             due = sum(self.queue.backlog(provider) for provider in self.providers)
-        except QueueUnavailable:
+        except QueueUnavailable as error:
+            log.warning("queue unavailable", extra={"reason": str(error), "then": "no further ticks are invited"})
             return
-        askable = asked / elapsed * max(self.window_seconds - elapsed, 0)
-        workers = min(self.settings.max_workers, math.ceil(due / max(askable, 1)))
-        if workers > 1:
-            log.info("invited", extra={"workers": workers - 1, "due": due})
-            invite(workers - 1)
+        askable = finished / elapsed * max(self.window_seconds - elapsed, 0)
+        further = min(self.settings.max_workers, math.ceil(due / max(askable, 1))) - 1
+        if further > 0:
+            log.info("invited", extra={"ticks": further, "due": due})
+            self.invite(further)
+            self.invite = None
 
     def start_ordinary(self) -> float:
         """Share the free slots among the providers that have due tasks; the seconds until the next falls due.
