@@ -8,12 +8,16 @@ from dataclasses import dataclass, replace
 from shared.answer import Answer, problem
 from shared.codec import Json
 from shared.enqueue import Begun, Enqueuer
-from shared.errors import Problem, StoreUnavailable
+from shared.errors import Problem, StoreUnavailable, Unavailable
 from shared.item import digest
 from shared.request import TaskRequest
 
 MAX_ANSWER_BYTES = 3 * 1024 * 1024
 """What the bodies of all results may take: Lambda passes on 6 MB, in which every quote is escaped."""
+ACCEPTED_AT_ONCE = 8
+"""Each thread opens a connection to DynamoDB, which takes the function's processor longer than the calls."""
+ACCEPT_SECONDS = 10.0
+"""What a request needs at most until its answer, once its generation has begun, if nobody is asked."""
 NAMING = ("task_id", "provider", "name", "status")
 
 log = logging.getLogger("meanwhile")
@@ -36,21 +40,24 @@ class Batcher:
         unlike = dict(zip(keys, requests, strict=True))
         answers = {key: problem(one) for key, one in unlike.items() if isinstance(one, Problem)}
         asked = {key: one for key, one in unlike.items() if isinstance(one, TaskRequest)}
-        with self.pool(max(1, len(asked))) as pool:
-            for round_ in _rounds(asked):
-                served = self._serve([asked[key] for key in round_], remaining, pool)
-                answers.update(zip(round_, served, strict=True))
+        for round_ in _rounds(asked):
+            served = self._serve([asked[key] for key in round_], remaining)
+            answers.update(zip(round_, served, strict=True))
         applied = next((one.prefers.applied for one in asked.values()), None)
         return Answer(status=200, body={"results": _results(keys, answers)}, preference_applied=applied)
 
-    def _serve(self, requests: Sequence[TaskRequest], remaining: Callable[[], float], pool: Executor) -> list[Answer]:
+    def _serve(self, requests: Sequence[TaskRequest], remaining: Callable[[], float]) -> list[Answer]:
         """The answers to requests for as many tasks."""
-        accepted = list(pool.map(self._accept, requests))
+        with self.pool(ACCEPTED_AT_ONCE) as pool:
+            accepted = list(pool.map(lambda request: self._accept(request, remaining()), requests))
         begun = [one for one in accepted if isinstance(one, Begun)]
-        served = iter(self.enqueuer.serve(begun, remaining, pool.map))
+        with self.pool(max(1, len(begun))) as pool:
+            served = iter(self.enqueuer.serve(begun, remaining, pool.map))
         return [next(served) if isinstance(one, Begun) else one for one in accepted]
 
-    def _accept(self, request: TaskRequest) -> Answer | Begun:
+    def _accept(self, request: TaskRequest, left: float) -> Answer | Begun:
+        if left < ACCEPT_SECONDS:
+            return problem(Unavailable("no time was left for this one; nothing was accepted, ask again"))
         try:
             return self.enqueuer.accept(request)
         except Problem as error:

@@ -2,14 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from shared.answer import Answer
-from shared.batch import MAX_ANSWER_BYTES, Batcher
+from shared.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_ANSWER_BYTES, Batcher
 from shared.codec import Json
 from shared.enqueue import Enqueuer
 from shared.errors import BadRequest, Problem
@@ -64,7 +64,7 @@ class Front:
         self.worker = Worker(store, self.providers, clock, max_crashes=3, confirm_seconds=300)
         self.threads: list[int] = []
 
-    def answer(self, *requests: TaskRequest | Problem, remaining: float = 25) -> Answer:
+    def answer(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> Answer:
         """One batch."""
         viewer = Viewer(self.store, self.queue, self.clock)
         enqueuer = Enqueuer(
@@ -76,13 +76,13 @@ class Front:
             settings=Settings(provider_servers={}),
             clock=self.clock,
         )
-        return Batcher(enqueuer, self.pool).answer(requests, lambda: remaining)
+        return Batcher(enqueuer, self.pool).answer(requests, remaining)
 
     def pool(self, threads: int) -> ThreadPoolExecutor:
         self.threads.append(threads)
         return ThreadPoolExecutor(threads)
 
-    def ask(self, *requests: TaskRequest | Problem, remaining: float = 25) -> list[Any]:
+    def ask(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> list[Any]:
         """The results of one batch."""
         results: list[Any] = self.answer(*requests, remaining=remaining).body["results"]
         return results
@@ -136,7 +136,7 @@ def test_first_attempts_run_at_the_same_time(front: Front, simulator: Simulator)
     results = front.ask(*(request(f"t{i}", prefers=patient) for i in range(MAX_BATCH)))
     assert statuses(results) == [202] * MAX_BATCH
     assert not together.broken
-    assert front.threads == [MAX_BATCH]
+    assert front.threads == [ACCEPTED_AT_ONCE, MAX_BATCH]
 
 
 def test_redis_is_called_once_for_each_provider_and_verb(front: Front, redis_client: "Redis") -> None:
@@ -159,9 +159,15 @@ def test_a_batch_is_held_to_its_providers_limits(front: Front, simulator: Simula
     assert not any(result["body"]["deduplicated"] for result in results)
 
 
-def test_with_little_time_left_it_accepts_without_asking(front: Front, simulator: Simulator) -> None:
-    assert statuses(front.ask(request("a"), request("b"), remaining=5)) == [202, 202]
+def test_with_little_time_left_it_accepts_without_asking_and_then_nothing_more(
+    front: Front, simulator: Simulator, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front, "pool", lambda _: ThreadPoolExecutor(1))
+    left = iter((25, ACCEPT_SECONDS, ACCEPT_SECONDS - 0.1))
+    results = front.ask(request("a"), request("b"), request("c"), remaining=lambda: next(left, 5))
+    assert statuses(results) == [202, 202, 503]
     assert simulator.asked == []
+    assert bench.state().keys() == {"a", "b"}
 
 
 def test_a_preference_of_the_call_is_that_of_each_request(front: Front, simulator: Simulator) -> None:
