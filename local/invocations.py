@@ -20,12 +20,12 @@ class Invocations(Running):
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self.functions = functions
-        self._server = _Server(self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._server: _Server | None = None
 
     @property
     def url(self) -> str:
-        """What AWS_ENDPOINT_URL_LAMBDA is to say."""
+        """What AWS_ENDPOINT_URL_LAMBDA is to say, once it serves."""
+        assert self._server
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def invoke(self, path: str, kind: str | None, event: bytes) -> int:
@@ -40,14 +40,16 @@ class Invocations(Running):
     @override
     def start(self) -> None:
         """Returns once it serves."""
-        self._thread.start()
+        self._server = _Server(self)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     @override
     def stop(self) -> None:
         """Ends it; harmless when it is not running."""
-        if self._thread.is_alive():
+        if self._server:
             self._server.shutdown()
-        self._server.server_close()
+            self._server.server_close()
+            self._server = None
 
 
 class _Server(ThreadingHTTPServer):

@@ -58,5 +58,5 @@ def test_what_it_does_not_know_it_refuses(client: Any, invocations: Invocations,
     assert function.events == []
 
 
-def test_it_may_be_stopped_before_it_has_started() -> None:
+def test_stopping_it_is_harmless_when_it_does_not_run() -> None:
     Invocations({}).stop()
