@@ -28,6 +28,11 @@ def post_task() -> Response[str]:
     return _response(wiring.enqueuer().answer(_read(request.from_body), _remaining))
 
 
+@router.post("/tasks/batch")
+def post_batch() -> Response[str]:
+    return _response(wiring.batcher().answer(_read(request.from_batch), _remaining))
+
+
 @router.post("/tasks/revive")
 def revive() -> Response[str]:
     return _response(wiring.reviver().revive(_read(request.named_in_body)))
@@ -54,7 +59,9 @@ def _remaining() -> float:
 
 
 def _response(answer: Answer) -> Response[str]:
-    return Response(answer.status, answer.content_type, answer.text, answer.headers(router.current_event.raw_event))
+    event = router.current_event.raw_event
+    answer = answer.unless_known(event)
+    return Response(answer.status, answer.content_type, answer.text, answer.headers(event))
 
 
 def _problem(error: Exception) -> Response[str]:

@@ -8,12 +8,20 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from shared import wiring
 
 METRICS = ("claimed", "expired", "completed", "snoozed", "retried", "buried", "lost", "unreachable")
+INVITATION = {"invited": True}
+"""The event of a run that another run has invited: it invites none itself."""
 
 
-def handler(_event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
+def handler(event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
     """Claim what is due, ask, settle. Returns, for each provider, how many tasks ended how."""
     logger = wiring.logger()  # first: it makes what shared/ logs JSON
-    tally = wiring.ticker().run(lambda: context.get_remaining_time_in_millis() / 1000)
+
+    def invite(workers: int) -> None:
+        wiring.invoke(context.invoked_function_arn, INVITATION, times=workers)
+
+    tally = wiring.ticker().run(
+        lambda: context.get_remaining_time_in_millis() / 1000, None if event == INVITATION else invite
+    )
     counts = {provider: dict(counter) for provider, counter in tally.items()}
     logger.info("tick", extra={"tally": counts})
     for provider, counted in counts.items():

@@ -13,12 +13,13 @@ from local import template
 from local.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
 from local.function import Function
 from local.gateway import HTTP, REST, Gateway
+from local.invocations import Invocations
 from local.redis_server import Kind, RedisServer
 from local.schedule import Schedule
 from local.stream import Stream
 from local.third_party import ThirdParty
 
-CONCURRENCY = 3  # processes a function at most; each is a Python of its own
+CONCURRENCY = 4  # processes a function at most; each is a Python of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,7 @@ class Stack:
         self.dynamodb = DynamoDB(ports.dynamodb)
         self.third_party = ThirdParty(ports.third_party, seed, answer_seconds)
         self.functions: dict[str, Function] = {}
+        self.invocations = Invocations(self.functions)
         self._settings = dict(settings or {})
         self._ports = ports
         self._pace = pace or Pace()
@@ -81,7 +83,7 @@ class Stack:
 
     def __enter__(self) -> Self:
         with ExitStack() as entered:
-            for server in (self.redis, self.dynamodb, self.third_party):
+            for server in (self.redis, self.dynamodb, self.third_party, self.invocations):
                 entered.enter_context(server)
             self._gateways = [
                 Gateway(self.functions, REST, self._ports.gateway),
@@ -131,6 +133,7 @@ class Stack:
             "CALLBACK_URL": self.url,
             "CALLBACK_SECRET": "env:CALLBACK_KEY",
             "CALLBACK_KEY": secrets.token_hex(16),
+            "AWS_ENDPOINT_URL_LAMBDA": self.invocations.url,
             "TABLE_NAME": TABLE_NAME,
             "REDIS_URL": self.redis.url,
             "PROVIDER_SERVERS": f"example={self.third_party.url},coin={self.third_party.url}",

@@ -8,26 +8,46 @@ from urllib.parse import urlencode
 
 from shared.codec import Json, dumps
 from shared.errors import Problem, StoreUnavailable, Unavailable
+from shared.preference import header
 from shared.task import Task
+
+_TAG = re.compile(r'(?:W/)?"[^"]*"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Status and body of an answer. `location` names the task whose status view tells more."""
+    """Status and body of an answer. `location` names the task whose status view tells more.
+
+    `etag` tells whether it says anything new; `preference_applied` which of the request's preferences it follows.
+    """
 
     status: int
     body: dict[str, Json]
     content_type: str = "application/json"
     retry_after_seconds: int | None = None
     location: Task | None = None
+    etag: str | None = None
+    preference_applied: str | None = None
     text: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", dumps(self.body))
+        object.__setattr__(self, "text", "" if self.status == 304 else dumps(self.body))
+
+    def unless_known(self, event: Mapping[str, Any]) -> "Answer":
+        """304 without a body if the request's If-None-Match (RFC 9110) names this answer's ETag, else the answer."""
+        if self.etag is None:
+            return self
+        asked = header(event, "if-none-match").strip()
+        known = asked == "*" or _opaque(self.etag) in {_opaque(tag) for tag in _TAG.findall(asked)}
+        return Answer(status=304, body={}, etag=self.etag) if known else self
 
     def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
         """The headers, for the event that was answered: `Location` has its stage and base path."""
-        headers = {"Cache-Control": "no-store"}
+        headers = {"Cache-Control": "no-store" if self.etag is None else "private, no-cache"}
+        if self.etag is not None:
+            headers["ETag"] = self.etag
+        if self.preference_applied is not None:
+            headers["Preference-Applied"] = self.preference_applied
         if self.retry_after_seconds is not None:
             headers["Retry-After"] = str(self.retry_after_seconds)
         if self.location is not None:
@@ -54,6 +74,11 @@ def problem(error: Exception) -> Answer:
         content_type="application/problem+json",
         retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
     )
+
+
+def _opaque(tag: str) -> str:
+    """What weak comparison compares."""
+    return tag.removeprefix("W/")
 
 
 def _base(event: Mapping[str, Any]) -> str:

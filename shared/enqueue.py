@@ -4,18 +4,19 @@ The order of the steps closes every gap: a crash at any point leaves either noth
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
 
-from shared.answer import Answer
+from shared.answer import Answer, problem
 from shared.errors import BadRequest, Conflict, NotifyUnavailable, Unavailable
 from shared.item import Item, digest
 from shared.limits import UNLIMITED
 from shared.outcome import Completed, Failed, Pending, Retry
+from shared.preference import Preferences
 from shared.provider import Provider
 from shared.queue import Queue, new_token, without_redis
 from shared.queued import Add, Added, Hold
-from shared.record import Record
 from shared.request import TaskRequest
 from shared.settings import Settings
 from shared.settle import Settlement, facts, report, settle
@@ -23,12 +24,27 @@ from shared.store import Store
 from shared.view import Viewer, show, whole_seconds
 from shared.worker import Worker, record_of
 
+Key = TypeVar("Key")
+
+Found: TypeAlias = Settlement | Exception
+"""What an attempt came to; an exception is a fault of our own."""
+
 ROUNDS = 5
 """How often a request that loses the race to begin looks again."""
 RESERVE_SECONDS = 5.0
 """Kept back from the function's time for storing, settling and answering."""
 
 log = logging.getLogger("meanwhile")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Begun:
+    """A generation that a request has begun, to be served; `stale` is the stored item that answers it meanwhile."""
+
+    item: Item
+    provider: Provider
+    prefers: Preferences
+    stale: Item | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +65,11 @@ class Enqueuer:
 
         Raises BadRequest, Conflict, and StoreUnavailable when nothing was accepted.
         """
+        begun = self.accept(request)
+        return begun if isinstance(begun, Answer) else self.serve([begun], remaining)[0]
+
+    def accept(self, request: TaskRequest) -> Answer | Begun:
+        """The answer from what is known, or the generation that was begun, for `serve`. Raises as `answer` does."""
         task = request.task
         provider = self.providers.get(task.provider)
         if provider is None:
@@ -56,7 +77,7 @@ class Enqueuer:
         if request.notify and request.notify.partition(":")[0] not in self.settings.notify:
             raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
         for _ in range(ROUNDS):
-            item = self.store.get(task, self.clock())  # 1. get
+            item = seen = self.store.get(task, self.clock())  # 1. get
             if item and (known := self._known(request, provider, item)):
                 if request.notify is None or self._is_told(request.notify, item):
                     return known
@@ -67,41 +88,81 @@ class Enqueuer:
                 task, item, input_, self.clock(), group=group, notify=request.notify
             )
             if item:
-                return self._begun(item, provider, remaining)
+                log.debug("begun", extra=facts(item))
+                stale = seen if seen and self._may_be_stale(request, provider, seen) else None
+                return Begun(item, provider, request.prefers, stale)
         raise Unavailable("the task changes too fast; try again", field="name")
 
-    def _begun(self, item: Item, provider: Provider, remaining: Callable[[], float]) -> Answer:
-        log.debug("begun", extra=facts(item))
-        record = record_of(item)
-        seconds = provider.rules.first_answer_seconds
-        seconds = self.settings.first_answer_seconds if seconds is None else seconds
-        seconds = min(seconds, self.settings.attempt_seconds, remaining() - RESERVE_SECONDS)
-        hold = Hold(item.task, item.generation, new_token())
-        add = Add(item.task, item.generation, record.to_text(), group=item.group)
-        lease_seconds = self.settings.lease_seconds if seconds > 0 else 0
-        limits = provider.rules.limits
-        answers: list[Added] = []
-        with without_redis(then="reconcile queues the task"):  # 3. add
-            answers = self.queue.add([add], token=hold.token, lease_seconds=lease_seconds, limits=limits)
-        added = next(iter(answers), None)
-        if added in ("exists", "stale"):
-            return self._in_progress(item, deduplicated=True)
-        if added == "waiting":
-            return self._in_progress(item, deduplicated=False)
-        if seconds <= 0 or (added is None and limits != UNLIMITED):  # nobody knows what the limits still allow
-            return accepted(item, self.clock(), 1)
-        return self._asked(item, hold, record, seconds, queued=added is not None)
+    def serve(
+        self, begun: Sequence[Begun], remaining: Callable[[], float], map_: Callable[..., Iterable[Found]] = map
+    ) -> list[Answer]:
+        """The rest of the steps for many at once: one call per provider and verb, the attempts made by `map_`."""
+        token, left = new_token(), remaining()
+        seconds = {one: self._first_answer_seconds(one, left) for one in begun}
+        added = self._add(begun, token, seconds)  # 3. add
 
-    def _asked(self, item: Item, hold: Hold, record: Record, seconds: float, *, queued: bool) -> Answer:
-        settlement = self.worker.attempt(hold, record, seconds, inline=True)  # 4. ask, 5. store
-        settled = False
-        if queued:
-            with without_redis(then="the task comes back with its lease"):
-                settle(self.queue, self.providers[item.task.provider], [settlement])  # 6. settle
-                settled = True
-        if not settled:
+        def ask(one: Begun) -> Found:
+            hold = Hold(one.item.task, one.item.generation, token)
+            try:
+                return self.worker.attempt(hold, record_of(one.item), seconds[one], inline=True)
+            except Exception as error:
+                log.exception("attempt broke", extra=facts(hold))
+                return error
+
+        asked = [one for one in begun if seconds[one] > 0 and _may_be_asked(one, added[one])]
+        found = dict(zip(asked, map_(ask, asked), strict=True))  # 4. ask, 5. store
+        self._settle({one: it for one, it in found.items() if isinstance(it, Settlement)}, added)  # 6. settle
+        return [  # 7. answer
+            replace(self._answer(one, added[one], found.get(one)), preference_applied=one.prefers.applied)
+            for one in begun
+        ]
+
+    def _add(self, begun: Sequence[Begun], token: str, seconds: Mapping[Begun, float]) -> dict[Begun, Added | None]:
+        """What became of each in Redis, leased where it is to be asked at once; None where Redis is away."""
+        added: dict[Begun, Added | None] = dict.fromkeys(begun)
+        with without_redis(then="reconcile queues the task"):  # once away, it is not asked for the next provider
+            for (provider, leased), group in _grouped(begun, lambda one: (one.provider, seconds[one] > 0)).items():
+                adds = [_add_of(one.item) for one in group]
+                lease_seconds, limits = self.settings.lease_seconds if leased else 0, provider.rules.limits
+                replies = self.queue.add(adds, token=token, lease_seconds=lease_seconds, limits=limits)
+                added.update(zip(group, replies, strict=True))
+        return added
+
+    def _settle(self, found: Mapping[Begun, Settlement], added: Mapping[Begun, Added | None]) -> None:
+        unsettled = dict(found)
+        with without_redis(then="the task comes back with its lease"):
+            queued = [one for one in found if added[one]]
+            for provider, group in _grouped(queued, lambda one: one.provider).items():
+                settle(self.queue, provider, [found[one] for one in group])
+                for one in group:
+                    del unsettled[one]
+        for settlement in unsettled.values():
             report(settlement, settlement.counts_as)
-        return self._learned(item, settlement)  # 7. answer
+
+    def _first_answer_seconds(self, one: Begun, left: float) -> float:
+        """How long to wait for the provider: as the request prefers, else its file, else the settings; 0: not at all.
+
+        A wait shorter than the file's would cut submits off, and those may be sent twice: then it is not asked.
+        """
+        own, wanted = one.provider.rules.first_answer_seconds, one.prefers.wait_seconds
+        if one.stale or (own and wanted is not None and wanted < own and one.provider.submits(record_of(one.item))):
+            return 0
+        preferred = own if wanted is None else wanted
+        seconds = self.settings.first_answer_seconds if preferred is None else preferred
+        return min(seconds, self.settings.attempt_seconds, left - RESERVE_SECONDS)
+
+    def _answer(self, one: Begun, added: Added | None, found: Found | None) -> Answer:
+        if one.stale:
+            body = show(one.stale, self.clock()) | {"revalidating": True}
+            return Answer(status=200, body=body, location=one.item.task)
+        match found:
+            case Settlement():
+                return self._learned(one.item, found)
+            case Exception():
+                return problem(found)
+        if added in ("exists", "stale", "waiting"):
+            return self._in_progress(one.item, deduplicated=added != "waiting")
+        return accepted(one.item, self.clock(), 1)
 
     def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | None:
         """The answer from what is stored; None when the next generation is to begin."""
@@ -110,14 +171,7 @@ class Enqueuer:
             if not same:
                 raise Conflict("the task is in progress with another input; cancel it first", field="input")
             return self._in_progress(item, deduplicated=True)
-        fresh = {
-            "completed": provider.rules.freshness_seconds,
-            "failed": provider.rules.freshness_failed_seconds,
-        }.get(item.status, 0)
-        if request.max_age_seconds is not None:
-            fresh = min(fresh, request.max_age_seconds)
-        age_seconds = (self.clock() - (item.completed_at or 0)) / 1000
-        if same and age_seconds < fresh:
+        if same and self._age_seconds(item) < _fresh_seconds(request, provider, item):
             return Answer(status=200, body=show(item, self.clock(), deduplicated=True))
         return None
 
@@ -134,6 +188,15 @@ class Enqueuer:
         except NotifyUnavailable as error:
             raise Unavailable("the workflow cannot be notified now; try again", field="notify") from error
         return True
+
+    def _may_be_stale(self, request: TaskRequest, provider: Provider, item: Item) -> bool:
+        """Whether this item, although no longer fresh, is what the request takes while it is renewed."""
+        same = request.input is None or digest(request.input) == item.input_digest
+        longest = _fresh_seconds(request, provider, item) + request.prefers.stale_seconds
+        return item.status == "completed" and same and self._age_seconds(item) < longest
+
+    def _age_seconds(self, item: Item) -> float:
+        return (self.clock() - (item.completed_at or 0)) / 1000
 
     def _in_progress(self, item: Item, *, deduplicated: bool) -> Answer:
         place = self.viewer.place(item)
@@ -161,6 +224,29 @@ class Enqueuer:
                 partial = settlement.record.partial if settlement.record else None
                 return accepted(replace(item, partial=partial), now, settlement.delay_seconds)
         return accepted(item, now, settlement.delay_seconds)
+
+
+def _add_of(item: Item) -> Add:
+    return Add(item.task, item.generation, record_of(item).to_text(), group=item.group)
+
+
+def _grouped(begun: Iterable[Begun], key: Callable[[Begun], Key]) -> dict[Key, list[Begun]]:
+    groups: dict[Key, list[Begun]] = {}
+    for one in begun:
+        groups.setdefault(key(one), []).append(one)
+    return groups
+
+
+def _may_be_asked(one: Begun, added: Added | None) -> bool:
+    """Whether it is ours to ask; without Redis nobody knows what the limits still allow."""
+    return added == "created" or (added is None and one.provider.rules.limits == UNLIMITED)
+
+
+def _fresh_seconds(request: TaskRequest, provider: Provider, item: Item) -> float:
+    """How long an item answers after its end."""
+    rules, most = provider.rules, request.prefers.max_age_seconds
+    lasting = {"completed": rules.freshness_seconds, "failed": rules.freshness_failed_seconds}.get(item.status, 0)
+    return lasting if most is None else min(lasting, most)
 
 
 def accepted(item: Item, now: int, retry_after_seconds: float, *, deduplicated: bool = False) -> Answer:

@@ -20,6 +20,7 @@ Every method is one round trip for up to 200 tasks, and raises QueueUnavailable 
 import logging
 import math
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -144,6 +145,11 @@ class Queue:
             Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record)
             for generation, due, lease, buried, record in places
         ]
+
+    def backlog(self, provider: str) -> int:
+        """How many tasks are due and not in process, by this host's clock: an estimate."""
+        now_ms = time.time_ns() // 1_000_000
+        return int(self._guarded(lambda: self._client.zcount(self._key(provider, "queue"), 1, now_ms)))
 
     def dead(self, provider: str) -> list[Task]:
         """Every dead letter's task, in no order."""

@@ -9,13 +9,16 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from shared.codec import DuplicateKey, Json, dumps, loads
-from shared.errors import BadRequest, ContentTooLarge, NotFound
+from shared.errors import BadRequest, ContentTooLarge, NotFound, Problem
+from shared.preference import NONE, Preferences, preferences
 from shared.settings import NOTIFY_KINDS
 from shared.task import Task
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_INPUT_BYTES = 32 * 1024
 MAX_GROUP = 64
+MAX_BATCH = 100
+MAX_BATCH_BYTES = 1024 * 1024
 FIELDS = {"provider", "name", "input", "group", "notify"}
 MAX_NOTIFY_TOKEN = 2048
 
@@ -37,7 +40,7 @@ class Callback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRequest:
-    """A request for a task's data. `input` None: not given; `max_age_seconds` None: the provider's freshness.
+    """A request for a task's data. `input` None: not given.
 
     `group` says whose request it is: one group's many tasks do not hold up another's. `notify` names a workflow to tell
     of the end, `<kind>:<token>`.
@@ -47,7 +50,7 @@ class TaskRequest:
     input: dict[str, Json] | None = None
     group: str = ""
     notify: str | None = None
-    max_age_seconds: float | None = None
+    prefers: Preferences = NONE
 
 
 def from_query(event: Event, default_provider: str) -> TaskRequest:
@@ -56,13 +59,21 @@ def from_query(event: Event, default_provider: str) -> TaskRequest:
     if "task-name" not in query:
         raise BadRequest("the query parameter task-name is missing", field="task-name")
     task = Task.named(query.get("provider", default_provider), query["task-name"])
-    return TaskRequest(task=task, max_age_seconds=_max_age(event))
+    return TaskRequest(task=task, prefers=preferences(event))
 
 
 def from_body(event: Event, default_provider: str) -> TaskRequest:
     """`POST /tasks` with `{"provider"?, "name", "input"?, "group"?, "notify"?}`."""
     body = _body(event, FIELDS)
-    return _task_request(body, default_provider, _max_age(event))
+    return _task_request(body, default_provider, preferences(event))
+
+
+def from_batch(event: Event, default_provider: str) -> list[TaskRequest | Problem]:
+    """`POST /tasks/batch` with `{"tasks": [{"name", …}, …]}`, 1 to 100 of them: each a request, or its own fault."""
+    tasks = _body(event, {"tasks"}, MAX_BATCH_BYTES).get("tasks")
+    if not isinstance(tasks, list) or not 1 <= len(tasks) <= MAX_BATCH:
+        raise BadRequest(f"tasks must be a list of 1 to {MAX_BATCH} requests", field="tasks")
+    return [_one_of_batch(body, default_provider, preferences(event)) for body in tasks]
 
 
 def named_in_body(event: Event, default_provider: str) -> Task:
@@ -102,7 +113,7 @@ def callback(event: Event) -> Callback:
     return Callback(provider=found[1], token=found[2], headers=headers, body=_bytes(event))
 
 
-def _task_request(body: dict[str, Json], default_provider: str, max_age_seconds: float | None) -> TaskRequest:
+def _task_request(body: dict[str, Json], default_provider: str, prefers: Preferences) -> TaskRequest:
     input_, group = body.get("input"), body.get("group", "")
     if "input" in body:
         if not isinstance(input_, dict):
@@ -112,7 +123,7 @@ def _task_request(body: dict[str, Json], default_provider: str, max_age_seconds:
     if "group" in body and not (isinstance(group, str) and 1 <= len(group) <= MAX_GROUP and group.isprintable()):
         raise BadRequest(f"the group must be 1 to {MAX_GROUP} printable characters", field="group")
     task = _named(body, default_provider)
-    return TaskRequest(task=task, input=input_, group=group, notify=_notify(body), max_age_seconds=max_age_seconds)
+    return TaskRequest(task=task, input=input_, group=group, notify=_notify(body), prefers=prefers)
 
 
 def _notify(body: dict[str, Json]) -> str | None:
@@ -138,9 +149,19 @@ def _named(body: dict[str, Json], default_provider: str) -> Task:
     return Task.named(provider, name)
 
 
-def _body(event: Event, known: set[str]) -> dict[str, Json]:
+def _one_of_batch(body: Json, default_provider: str, prefers: Preferences) -> TaskRequest | Problem:
     try:
-        body = loads(_bytes(event), unique_keys=True)
+        if not isinstance(body, dict):
+            raise BadRequest("a task must be an object", field="tasks")
+        _refuse_unknown(body, FIELDS)
+        return _task_request(body, default_provider, prefers)
+    except Problem as problem:
+        return problem
+
+
+def _body(event: Event, known: set[str], most_bytes: int = MAX_BODY_BYTES) -> dict[str, Json]:
+    try:
+        body = loads(_bytes(event, most_bytes), unique_keys=True)
     except DuplicateKey as error:
         raise BadRequest(str(error), field=error.key) from error
     except ValueError as error:
@@ -151,7 +172,7 @@ def _body(event: Event, known: set[str]) -> dict[str, Json]:
     return body
 
 
-def _bytes(event: Event) -> bytes:
+def _bytes(event: Event, most_bytes: int = MAX_BODY_BYTES) -> bytes:
     """The body as it came over the wire."""
     raw = event.get("body") or ""
     try:
@@ -160,8 +181,8 @@ def _bytes(event: Event) -> bytes:
         raise BadRequest("the body is not base64, although the event says so", field="body") from error
     except UnicodeEncodeError as error:
         raise BadRequest("the body is not UTF-8", field="body") from error
-    if len(body) > MAX_BODY_BYTES:
-        raise ContentTooLarge(f"the body is larger than {MAX_BODY_BYTES} bytes", field="body")
+    if len(body) > most_bytes:
+        raise ContentTooLarge(f"the body is larger than {most_bytes} bytes", field="body")
     return body
 
 
@@ -182,14 +203,3 @@ def _refuse_unknown(given: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(set(given) - known)
     if unknown:
         raise BadRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}", field=unknown[0])
-
-
-def _max_age(event: Event) -> float | None:
-    """How old an answer may be, by the request's Cache-Control: `no-cache` is 0; what cannot be read is ignored."""
-    headers = event.get("headers") or {}
-    control = ",".join(value for name, value in headers.items() if name.lower() == "cache-control" and value)
-    directives = {directive.strip().lower() for directive in control.split(",")}
-    if "no-cache" in directives:
-        return 0
-    ages = [int(found[1]) for directive in directives if (found := re.fullmatch(r'max-age="?(\d{1,10})"?', directive))]
-    return min(ages, default=None)

@@ -118,6 +118,11 @@ class Settings:
         (), _notify_kinds, "which workflows requests may name in `notify`: stepFunctionsToken, durableCallbackId"
     )
     parallel_tasks: int = _setting(20, _number(1, 200, int), "attempts at once in one process run")
+    max_workers: int = _setting(
+        4,
+        _number(1, 100, int),
+        "a process run that cannot ask all that is due invites others: so many work at once; 1: none",
+    )
     tick_seconds: float = _setting(5.0, _number(0.01, 60), "how often a process run looks for due tasks")
     window_seconds: float = _setting(50.0, _number(1, 800), "how long a process run starts attempts")
     idle_seconds: float = _setting(15.0, _number(0, 800), "a process run ends when nothing falls due within this")

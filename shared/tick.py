@@ -24,6 +24,9 @@ Tally: TypeAlias = dict[str, Counter[str]]
 """Provider -> what its tasks counted as: claimed, expired, completed, snoozed, retried, buried, forgotten, released,
 lost, abandoned (still running when the time was over), unreachable (Redis calls that failed)."""
 
+Invite: TypeAlias = Callable[[int], None]
+"""Starts so many further ticks; raises nothing."""
+
 SETTLE_SECONDS = 5.0
 """Kept back at the end of the function's time for storing and settling."""
 
@@ -51,12 +54,17 @@ class Ticker:
         self._settings = settings
         self._clockwork = clockwork
 
-    def run(self, remaining: Callable[[], float]) -> Tally:
-        """One tick; `remaining` tells the seconds that the function has left. Returns before they are over."""
+    def run(self, remaining: Callable[[], float], invite: Invite | None = None) -> Tally:
+        """One tick; `remaining` tells the seconds that the function has left. Returns before they are over.
+
+        Where more is due than it can ask in its window, it invites further ticks to work beside it.
+        """
         seconds = self._settings.attempt_seconds
         window = min(self._settings.window_seconds, remaining() - seconds - SETTLE_SECONDS)
         pool = self._clockwork.pool(self._settings.parallel_tasks)
-        run = _Run(self._queue, self._worker, self._providers, self._settings, self._clockwork, pool, remaining, window)
+        run = _Run(
+            self._queue, self._worker, self._providers, self._settings, self._clockwork, pool, remaining, window, invite
+        )
         try:
             return run.loop()
         finally:
@@ -73,18 +81,22 @@ class _Run:
     pool: Executor
     remaining: Callable[[], float]
     window_seconds: float
+    invite: Invite | None
     in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
     suspects: set[str] = field(default_factory=set)
     alone: bool = False
     tally: Tally = field(default_factory=dict)
     began: float = 0
+    look_for_help_at: float = 0
 
     def loop(self) -> Tally:
         self.tally = {provider: Counter() for provider in self.providers}
         self.began = self.clockwork.monotonic()
+        self.look_for_help_at = self.settings.tick_seconds
         while True:
             wait_seconds = self.refill() if self.elapsed() < self.window_seconds else math.inf
             if self.in_flight:
+                self.call_for_help()
                 self.collect(wait_seconds)
                 if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:
                     return self.abandon()
@@ -107,6 +119,25 @@ class _Run:
         if self.suspects and not self.in_flight:
             return math.inf if self.start_suspect() else 0
         return wait_seconds
+
+    def call_for_help(self) -> None:
+        """Invite further ticks, once, if at its pace so far this one cannot ask all that is due before it ends."""
+        elapsed, full = self.elapsed(), len(self.in_flight) >= self.settings.parallel_tasks
+        finished = sum(tally["claimed"] for tally in self.tally.values()) - len(self.in_flight)
+        if self.invite is None or not full or not finished or elapsed < self.look_for_help_at:
+            return
+        self.look_for_help_at = elapsed + self.settings.tick_seconds
+        try:
+            due = sum(self.queue.backlog(provider) for provider in self.providers)
+        except QueueUnavailable as error:
+            log.warning("queue unavailable", extra={"reason": str(error), "then": "no further ticks are invited"})
+            return
+        askable = finished / elapsed * max(self.window_seconds - elapsed, 0)
+        further = min(self.settings.max_workers, math.ceil(due / max(askable, 1))) - 1
+        if further > 0:
+            log.info("invited", extra={"ticks": further, "due": due})
+            self.invite(further)
+            self.invite = None
 
     def start_ordinary(self) -> float:
         """Share the free slots among the providers that have due tasks; the seconds until the next falls due.

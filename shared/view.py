@@ -7,13 +7,16 @@ from datetime import UTC, datetime
 from shared.answer import Answer
 from shared.codec import Json
 from shared.errors import NotFound, RecordError
-from shared.item import Item
+from shared.item import Item, digest
 from shared.merge import merge
 from shared.queue import Queue, without_redis
 from shared.queued import Place
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task
+
+PASSING = ("age_seconds", "next_attempt_at")
+"""What changes in a status view though nothing happened."""
 
 
 class Viewer:
@@ -32,7 +35,8 @@ class Viewer:
         body = show(item, self._clock())
         if item.status in ("pending", "failed"):
             body |= self.schedule(item, self.place(item))
-        return Answer(status=200, body=body)
+        lasting = {name: value for name, value in body.items() if name not in PASSING}
+        return Answer(status=200, body=body, etag=f'W/"{digest(lasting)[:24]}"')
 
     def place(self, item: Item) -> Place | None:
         """Where Redis has the item's generation; None when Redis does not answer."""

@@ -6,18 +6,21 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from aws_lambda_powertools import Logger, Metrics
+from botocore.exceptions import BotoCoreError, ClientError
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from shared.aws import prompt, secret
+from shared.batch import Batcher
 from shared.callback import Addresses, Receiver
 from shared.cancel import Canceller
+from shared.codec import dumps
 from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
 from shared.errors import ProviderFileError, SettingsError
@@ -25,6 +28,7 @@ from shared.notify import Notifier
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.reconcile import Reconciler
+from shared.request import MAX_BATCH
 from shared.revive import Reviver
 from shared.rules import Rules
 from shared.settings import Settings, is_redis_url
@@ -81,7 +85,7 @@ def queue() -> Queue:
 @cache
 def dynamodb() -> "DynamoDBClient":
     """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
-    return boto3.client("dynamodb", config=prompt(max_pool_connections=settings().parallel_tasks + 2))
+    return boto3.client("dynamodb", config=prompt(max_pool_connections=_connections()))
 
 
 @cache
@@ -101,7 +105,7 @@ def addresses() -> Addresses | None:
 @cache
 def providers() -> dict[str, Provider]:
     """Every provider whose file is sound, by name; a faulty file is reported and stops only its own provider."""
-    transport = Transport(settings().parallel_tasks)
+    transport = Transport(_connections())
     found = {}
     for name, path in sorted(_provider_files().items()):
         try:
@@ -155,6 +159,12 @@ def notifier() -> Notifier:
 
 
 @cache
+def batcher() -> Batcher:
+    """enqueue, many at once."""
+    return Batcher(enqueuer())
+
+
+@cache
 def canceller() -> Canceller:
     """cancel."""
     return Canceller(store=store(), queue=queue(), providers=providers(), clock=clock)
@@ -188,10 +198,25 @@ def ticker() -> Ticker:
     return Ticker(queue(), worker(), providers(), settings(), clockwork)
 
 
+def invoke(function: str, event: dict[str, Any], *, times: int) -> None:
+    """Start a function so many times, without waiting for it; a failure is logged and ends it, within 3 seconds."""
+    client = boto3.client("lambda", config=prompt())
+    try:
+        for _ in range(times):
+            client.invoke(FunctionName=function, InvocationType="Event", Payload=dumps(event))
+    except (BotoCoreError, ClientError) as error:
+        logger().error("not invoked", extra={"function": function, "reason": str(error)})
+
+
 @cache
 def reconciler() -> Reconciler:
     """reconcile."""
     return Reconciler(store(), queue(), providers(), settings().lease_seconds, clock, random.SystemRandom())
+
+
+def _connections() -> int:
+    """How many to one host are kept: a tick's attempts or those of a batch at once, and two to spare."""
+    return max(settings().parallel_tasks, MAX_BATCH) + 2
 
 
 def _redis_url(setting: str) -> str:

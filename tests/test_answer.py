@@ -52,6 +52,47 @@ def test_location_has_the_stage_and_names_the_task_in_the_query(event: dict[str,
     assert location(event) == f"{base}/tasks?provider=example&name=a+b%2F%C3%BC%26%3F"
 
 
+def test_an_answer_says_which_preference_it_follows() -> None:
+    answer = Answer(status=202, body={}, preference_applied="wait=7")
+    assert answer.headers({})["Preference-Applied"] == "wait=7"
+
+
+# --- answers that say nothing new
+
+TAGGED = Answer(status=200, body={"a": 1}, etag='W/"one"')
+
+
+@pytest.mark.parametrize(
+    ("asked", "known"),
+    [
+        ('W/"one"', True),
+        ('"one"', True),  # weak comparison
+        ('"zero", W/"one"', True),
+        ('"ze,ro",W/"one"', True),
+        ("*", True),
+        (" * ", True),
+        ('W/"two"', False),
+        ('"two, one"', False),
+        ('"two", *', False),
+        ("one", False),
+        ("W/one", False),
+        ('w/"on"', False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("name", ["If-None-Match", "if-none-match", "IF-NONE-MATCH"])
+def test_who_has_the_answer_already_gets_304_without_a_body(name: str, asked: str, known: bool) -> None:
+    answer = TAGGED.unless_known({"headers": {name: asked}})
+    assert (answer.status, answer.text) == ((304, "") if known else (200, TAGGED.text))
+    assert answer.headers({}) == {"Cache-Control": "private, no-cache", "ETag": 'W/"one"'}
+
+
+def test_an_answer_without_an_etag_is_always_told() -> None:
+    answer = Answer(status=200, body={"a": 1})
+    assert answer.unless_known({"headers": {"if-none-match": "*"}}) == answer
+    assert TAGGED.unless_known({}) == TAGGED
+
+
 def test_a_problem_names_what_is_wrong_and_where() -> None:
     answer = problem(BadRequest("the name is empty", field="name"))
     assert answer.status == 400

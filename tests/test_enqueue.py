@@ -16,6 +16,7 @@ from shared.errors import BadRequest, Conflict, NotifyUnavailable, StoreUnavaila
 from shared.item import MAX_NOTIFY, Item
 from shared.limits import Limits
 from shared.pace import PAUSE_JITTER
+from shared.preference import Preferences
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.queued import Add, Hold
@@ -23,6 +24,7 @@ from shared.reconcile import Reconciler
 from shared.record import Record
 from shared.request import TaskRequest
 from shared.settings import Settings
+from shared.settle import Settlement
 from shared.store import Store
 from shared.task import Task
 from shared.view import Viewer
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 FILES: dict[str, Any] = {
     "example": EXAMPLE,
+    "submitted": JOB | {"firstAnswer": 8},
     "job": JOB,
     "accepting": EXAMPLE | {"firstAnswer": 0},
     "impatient": EXAMPLE | {"firstAnswer": 0.2},
@@ -86,6 +89,8 @@ class Front:
         provider: str = "example",
         input_: Any = None,
         max_age: float | None = None,
+        stale: float = 0,
+        wait: float | None = None,
         remaining: float = 25,
         notify: str | None = None,
         allowed: str = "",
@@ -105,9 +110,8 @@ class Front:
             clock=self.clock,
             tell=self.tell,
         )
-        request = TaskRequest(
-            task=Task(provider, name), input=input_, group=group, notify=notify, max_age_seconds=max_age
-        )
+        prefers = Preferences(max_age_seconds=max_age, stale_seconds=stale, wait_seconds=wait)
+        request = TaskRequest(task=Task(provider, name), input=input_, group=group, notify=notify, prefers=prefers)
         return enqueuer.answer(request, lambda: remaining)
 
     def item(self, name: str = "a", provider: str = "example") -> Item:
@@ -380,6 +384,108 @@ def test_a_user_may_ask_for_younger_data_and_never_gets_older_than_the_file_allo
     clock.advance(age)
     answer = front.ask(max_age=max_age)
     assert (answer.status, answer.body["data"]["rating"]) == (status, 4.5)
+
+
+# --- callers who say how long they wait, and how stale is good enough
+
+
+class Timed(Worker):
+    """A worker that notes how long each inline attempt may take, and finds nothing new."""
+
+    def __init__(self, front: "Front") -> None:
+        super().__init__(front.store, front.providers, front.clock, max_crashes=3, confirm_seconds=300)
+        self.seconds: list[float] = []
+
+    def attempt(self, hold: Hold, record: Record, seconds: float, *, inline: bool = False) -> Settlement:
+        self.seconds.append(seconds)
+        return super().attempt(hold, record, seconds, inline=inline)
+
+
+@pytest.mark.parametrize(
+    ("provider", "wait", "remaining", "seconds"),
+    [
+        ("example", None, 25, [5]),  # as the settings say
+        ("example", 2, 25, [2]),
+        ("example", 20, 25, [20]),
+        ("example", 20, 15, [10]),  # what is left, but for storing and settling
+        ("example", 0, 25, []),
+        ("accepting", None, 25, []),  # as its file says
+        ("accepting", 3, 25, [3]),
+        ("impatient", None, 25, [0.2]),
+        ("impatient", 9, 25, [9]),
+        ("submitted", None, 25, [8]),
+        ("submitted", 8, 25, [8]),
+        ("submitted", 7, 25, []),  # a submit that is cut off might be sent twice
+    ],
+)
+def test_a_caller_chooses_how_long_it_waits_for_the_first_answer(
+    front: Front, provider: str, wait: float | None, remaining: float, seconds: list[float]
+) -> None:
+    front.worker = timed = Timed(front)
+    answer = front.ask(provider=provider, wait=wait, remaining=remaining)
+    assert answer.status == 202
+    assert timed.seconds == seconds
+
+
+def test_who_waits_for_nothing_is_answered_without_asking_and_the_task_is_due_at_once(
+    front: Front, simulator: Simulator, queue: Queue
+) -> None:
+    answer = front.ask(wait=0)
+    assert (answer.status, answer.retry_after_seconds, simulator.asked) == (202, 1, [])
+    assert len(queue.claim("example", limit=1, lease_seconds=1, token="t").tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("age", "max_age", "stale", "status"),
+    [
+        (3599, None, 60, 200),  # fresh
+        (3600, None, 60, 200),
+        (3659, None, 60, 200),
+        (3660, None, 60, 202),
+        (3600, None, 0, 202),
+        (40, 30, 60, 200),
+        (90, 30, 60, 202),
+    ],
+)
+def test_stale_data_is_answered_for_as_long_as_the_caller_takes_it(
+    front: Front, clock: Clock, age: float, max_age: float | None, stale: float, status: int
+) -> None:
+    front.ask()
+    front.finish(WHOLE)
+    clock.advance(age)
+    assert front.ask(max_age=max_age, stale=stale).status == status
+
+
+def test_stale_data_is_answered_at_once_and_the_next_generation_begins(
+    front: Front, clock: Clock, simulator: Simulator, state: Any
+) -> None:
+    generation = front.ask().body["generation"]
+    front.finish(WHOLE)
+    clock.advance(3605)
+    answer = front.ask(stale=60)
+    told = {name: answer.body[name] for name in ("status", "data", "partial", "generation", "age_seconds")}
+    assert told == {
+        "status": "completed",
+        "data": WHOLE,
+        "partial": False,
+        "generation": generation,
+        "age_seconds": 3605,
+    }
+    assert answer.body["revalidating"] is True
+    assert len(simulator.asked) == 1
+    assert state() == {"a": ("waiting", generation + 1)}
+    again = front.ask(stale=60)
+    assert (again.status, again.body["deduplicated"], again.body["data"]) == (202, True, WHOLE)
+
+
+def test_stale_data_of_another_input_or_of_a_failure_is_no_answer(front: Front, clock: Clock) -> None:
+    front.ask(input_={"a": 1})
+    front.finish(WHOLE)
+    clock.advance(3605)
+    assert front.ask(input_={"a": 2}, stale=60).status == 202
+    front.fail()
+    clock.advance(70)
+    assert front.ask(stale=60).status == 202
 
 
 def test_another_input_begins_the_next_generation_with_it_and_no_input_keeps_the_stored_one(front: Front) -> None:

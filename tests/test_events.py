@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from redis import Redis
 
 NAMES = sorted(file.stem for file in EVENTS.iterdir())
-HTTP_NAMES = [name for name in NAMES if name.startswith("enqueue-")]
+BATCHES = ("enqueue-http-batch", "enqueue-rest-batch")
+HTTP_NAMES = [name for name in NAMES if name.startswith("enqueue-") and name not in BATCHES]
+SCHEDULED = [name for name in NAMES if "schedule" in name]
 ROUTES = sorted({name.split("-", 2)[2] for name in HTTP_NAMES})
 
 TASK = Task("example", "invoice-1001")
@@ -132,6 +134,16 @@ def test_both_shapes_of_a_route_are_answered_alike(
     assert answers[0] == answers[1]
 
 
+def test_a_sample_of_a_batch_has_a_result_for_each_request(feed: Feed, calls: list[str]) -> None:
+    for name in BATCHES:
+        answered = feed(name)
+        results = json.loads(answered["body"])["results"]
+        assert [result["status"] for result in results] == [202, 202, 400]
+        assert [result["body"].get("task_id") for result in results] == [TASK.id, "coin/heads", None]
+        assert [result["body"].get("deduplicated") for result in results] == [name == BATCHES[1]] * 2 + [None]
+    assert len(calls) == 2
+
+
 def test_every_route_has_a_sample_in_both_shapes_and_an_answer_here() -> None:
     assert set(ROUTES) == set(WANTED)
     assert len(HTTP_NAMES) == 2 * len(ROUTES)
@@ -140,9 +152,7 @@ def test_every_route_has_a_sample_in_both_shapes_and_an_answer_here() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("process-")])
-def test_a_schedules_sample_starts_a_tick(
-    feed: Feed, name: str, rewind: Callable[[float], None], calls: list[str]
-) -> None:
+def test_a_sample_starts_a_tick(feed: Feed, name: str, rewind: Callable[[float], None], calls: list[str]) -> None:
     feed("enqueue-rest-get-task-name")
     rewind(3)
     tally = feed(name)

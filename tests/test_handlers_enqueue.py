@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis import Redis
 
+from handlers import enqueue
 from shared import wiring
 from shared.record import Record
 from shared.task import Task
-from tests.api_events import Event, http, rest
+from tests.api_events import Context, Event, http, rest
 from tests.deployment import Answered, Deployment
 from tests.outage import Door, DynamoDBOutage, RedisOutage
 from tests.simulator import Said, Simulator, completed, pending, refused
@@ -102,9 +103,38 @@ def test_a_failed_task_is_revived(deployed: Deployment, shape: Shape, simulator:
     assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
 
 
+def test_a_batch_is_posted_and_each_result_stands_by_itself(
+    deployed: Deployment, shape: Shape, simulator: Simulator
+) -> None:
+    simulator.say(completed(WHOLE), to="done")
+    tasks = [{"name": "a"}, {"name": "done"}, {"provider": "job", "name": "a"}, {"name": ""}, 7, {"name": "b", "x": 1}]
+    answered = deployed.enqueue(shape("POST", "/tasks/batch", {"tasks": tasks}))
+    assert answered.status == 200
+    results = answered.body["results"]
+    assert [result["status"] for result in results] == [202, 200, 202, 400, 400, 400]
+    assert [result["body"].get("task_id") for result in results[:3]] == ["example/a", "example/done", "job/a"]
+    assert [result["body"].get("field") for result in results[3:]] == ["name", "tasks", "x"]
+    assert sorted(simulator.calls()) == ["GET /example"] * 2 + ["POST /jobs"]
+
+
+def test_a_batch_may_be_as_large_as_a_mebibyte(deployed: Deployment, shape: Shape) -> None:
+    tasks = [{"name": f"t{i}", "provider": "accepting", "input": {"x": "y" * 32_000}} for i in range(32)]
+    body = json.dumps({"tasks": tasks})
+    padded = body + " " * (1024 * 1024 - len(body))
+    assert deployed.enqueue(shape("POST", "/tasks/batch", padded)).status == 200
+    assert is_problem(deployed.enqueue(shape("POST", "/tasks/batch", padded + " ")), 413, "body")
+
+
 @pytest.mark.parametrize(
     ("method", "target", "body", "status", "field"),
     [
+        ("POST", "/tasks/batch", None, 400, "body"),
+        ("POST", "/tasks/batch", [], 400, "body"),
+        ("POST", "/tasks/batch", {}, 400, "tasks"),
+        ("POST", "/tasks/batch", {"tasks": []}, 400, "tasks"),
+        ("POST", "/tasks/batch", {"tasks": {"name": "a"}}, 400, "tasks"),
+        ("POST", "/tasks/batch", {"tasks": [{"name": "a"}] * 101}, 400, "tasks"),
+        ("POST", "/tasks/batch", {"tasks": [{"name": "a"}], "x": 1}, 400, "x"),
         ("GET", "/tasks/example/nobody", None, 404, "name"),
         ("DELETE", "/tasks?name=nobody", None, 404, "name"),
         ("POST", "/tasks/revive", {"name": "nobody"}, 404, "name"),
@@ -172,6 +202,39 @@ def test_no_cache_is_understood_whatever_the_headers_case(
     deployed.enqueue(shape("GET", "/?task-name=a"))
     deployed.enqueue(shape("GET", "/?task-name=a", None, {name: "no-cache"}))
     assert len(simulator.asked) == 2
+
+
+@pytest.mark.parametrize("name", ["Prefer", "prefer", "PREFER"])
+def test_a_caller_may_choose_not_to_wait(deployed: Deployment, shape: Shape, simulator: Simulator, name: str) -> None:
+    answered = deployed.enqueue(shape("POST", "/tasks", {"name": "a"}, {name: "respond-async"}))
+    assert (answered.status, answered.headers["preference-applied"]) == (202, "respond-async")
+    batch = deployed.enqueue(shape("POST", "/tasks/batch", {"tasks": [{"name": "b"}]}, {name: "wait=0"}))
+    assert (batch.status, batch.headers["preference-applied"]) == (200, "wait=0")
+    assert simulator.asked == []
+    assert "preference-applied" not in deployed.enqueue(shape("GET", "/?task-name=c")).headers
+
+
+def test_stale_data_is_answered_while_it_is_renewed(deployed: Deployment, shape: Shape, simulator: Simulator) -> None:
+    simulator.say(completed(WHOLE), completed({"rating": 5}))
+    deployed.enqueue(shape("GET", "/?task-name=a"))
+    deployed.pass_(3605)
+    stale = {"Cache-Control": "stale-while-revalidate=60"}
+    answered = deployed.enqueue(shape("GET", "/?task-name=a", None, stale))
+    assert (answered.status, answered.body["data"], answered.body["revalidating"]) == (200, WHOLE, True)
+    assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
+    assert deployed.enqueue(shape("GET", "/?task-name=a", None, stale)).body["data"] == {"rating": 5}
+
+
+def test_who_looks_again_at_an_unchanged_task_gets_304(deployed: Deployment, shape: Shape) -> None:
+    deployed.enqueue(shape("GET", "/?task-name=a"))
+    first = deployed.enqueue(shape("GET", "/tasks/example/a"))
+    assert first.headers["cache-control"] == "private, no-cache"
+    known = {"if-NONE-match": first.headers["etag"]}
+    raw = enqueue.handler(shape("GET", "/tasks/example/a", None, known), Context())  # type: ignore[arg-type]
+    assert (raw["statusCode"], raw["body"]) == (304, "")
+    deployed.pass_(3)
+    deployed.process()
+    assert deployed.enqueue(shape("GET", "/tasks/example/a", None, known)).status == 200
 
 
 # --- stages and base paths

@@ -2,18 +2,21 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
 from handlers.process import METRICS
+from shared import wiring
 from shared.errors import SettingsError
 from shared.store import Store
 from shared.task import Task
-from tests.api_events import rest, sample
+from tests.api_events import Context, rest, sample
 from tests.deployment import FILES, Deployment
-from tests.outage import DynamoDBOutage, RedisOutage
+from tests.outage import Door, DynamoDBOutage, RedisOutage
 from tests.simulator import BROKEN, Said, Simulator, completed, pending, refused, says
 
 if TYPE_CHECKING:
@@ -220,3 +223,68 @@ def test_there_are_at_most_eight_metrics_for_a_provider() -> None:
 def test_a_quiet_tick_measures_nothing(deployed: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
     deployed.process()
     assert "_aws" not in capsys.readouterr().out
+
+
+# --- more than one run can ask
+
+
+class Busy:
+    """A ticker with more to do than it can."""
+
+    def __init__(self) -> None:
+        self.may_invite: list[bool] = []
+
+    def run(self, remaining: Callable[[], float], invite: Callable[[int], None] | None) -> dict[str, Counter[str]]:
+        self.may_invite.append(invite is not None)
+        if invite:
+            invite(3)
+        return {"example": Counter(claimed=1)}
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> Busy:
+    busy = Busy()
+    monkeypatch.setattr(wiring, "ticker", lambda: busy)
+    return busy
+
+
+def test_a_run_invites_others_by_events_that_make_them_invite_nobody(
+    deployed: Deployment, busy: Busy, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", simulator.url)
+    simulator.say(Said(202))
+    assert deployed.process(sample("process-scheduled-event")) == {"example": {"claimed": 1}}
+    function = quote(Context.invoked_function_arn, safe="")
+    assert simulator.calls() == [f"POST /2015-03-31/functions/{function}/invocations"] * 3
+    assert {asked.headers["x-amz-invocation-type"] for asked in simulator.asked} == {"Event"}
+    for event in [asked.body for asked in simulator.asked]:
+        assert event == sample("process-invited")
+        deployed.process(event)
+    assert busy.may_invite == [True, False, False, False]
+
+
+def test_a_run_that_cannot_invite_goes_on_after_one_line_of_log(
+    deployed: Deployment, busy: Busy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    door = Door(silent=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", f"http://127.0.0.1:{door.port}")
+    try:
+        assert deployed.process({}) == {"example": {"claimed": 1}}
+    finally:
+        door.close()
+    assert door.knocks == 2  # one call and its repetition; the other calls are not even tried
+    assert [line.message for line in caplog.records if line.levelname == "ERROR"] == ["not invoked"]
+
+
+def test_a_run_that_may_not_invite_goes_on(
+    deployed: Deployment,
+    busy: Busy,
+    simulator: Simulator,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", simulator.url)
+    simulator.say(says(403, {"Message": "not authorized"}))
+    assert deployed.process({}) == {"example": {"claimed": 1}}
+    assert len(simulator.asked) == 1
+    assert [line.message for line in caplog.records if line.levelname == "ERROR"] == ["not invoked"]

@@ -1,6 +1,8 @@
 """The stack ends as a whole, however it is ended."""
 
+import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,6 +93,22 @@ def test_what_has_started_ends_when_a_later_part_does_not_start(monkeypatch: pyt
     with pytest.raises(RuntimeError, match="no such luck"), Stack():
         pytest.fail("it must not come up")
     assert descendants(os.getpid()) <= before
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_a_tick_with_too_much_to_do_has_others_at_its_side() -> None:
+    log = io.StringIO()
+    settings = {"PARALLEL_TASKS": "1", "TICK_SECONDS": "0.2", "WINDOW_SECONDS": "3", "IDLE_SECONDS": "0"}
+    with Stack(settings=settings | {"MAX_WORKERS": "3"}, log=log, seed=1, answer_seconds=0.2) as stack:
+        tasks = {"tasks": [{"provider": "coin", "name": f"t{i}"} for i in range(60)]}
+        requests.post(f"{stack.url}/tasks/batch", json=tasks, headers={"Prefer": "respond-async"}, timeout=60)
+        stack.tick()
+        wait_until(lambda: log.getvalue().count('"message":"tick"') == 3, 60, "the invited")
+    assert '"message":"invited"' in log.getvalue()
+    assert '"ticks":2' in log.getvalue()
+    workers = set(re.findall(r"ProcessFunction\[(\d+)\].*\"message\":\"tick\"", log.getvalue()))
+    assert len(workers) == 3
 
 
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals come to the main thread")

@@ -561,6 +561,15 @@ def test_any_name_can_be_hastened(queue: Queue, seed: Any, bench: Bench, name: s
 # --- look
 
 
+@pytest.mark.parametrize("redis_kind", [*SERVERS, *CLUSTERS], indirect=True)
+def test_the_backlog_is_what_is_due_and_in_nobodys_hands(queue: Queue, seed: Any) -> None:
+    assert queue.backlog(PROVIDER) == 0
+    for name, seconds in (("a", -5), ("b", -1), ("later", 60)):
+        seed(name, due_seconds=seconds)
+    seed("held", lease_seconds=20)
+    assert queue.backlog(PROVIDER) == 2
+
+
 def test_looking_tells_where_a_task_is(queue: Queue, seed: Any) -> None:
     seed("waiting", generation=2, due_seconds=60, record="w")
     seed("overdue", generation=3, due_seconds=-60)

@@ -45,7 +45,7 @@ def refused(read: Callable[[Event, str], object], event: Event, kind: type[Probl
 
 def test_the_sketchs_call_asks_the_default_provider(shape: Shape) -> None:
     request = from_query(shape("GET", "/?task-name=invoice+1%2F2"), DEFAULT)
-    assert request == TaskRequest(task=Task("example", "invoice 1/2"), input=None, max_age_seconds=None)
+    assert request == TaskRequest(task=Task("example", "invoice 1/2"), input=None)
 
 
 def test_the_sketchs_call_may_name_a_provider(shape: Shape) -> None:
@@ -87,7 +87,7 @@ def test_null_maps_are_empty_ones() -> None:
 def test_a_body_names_task_and_input(shape: Shape) -> None:
     input_ = {"total": 30.4, "rows": list[int]()}
     request = from_body(shape("POST", "/tasks", {"provider": "coin", "name": "a", "input": input_}), DEFAULT)
-    assert request == TaskRequest(task=Task("coin", "a"), input=input_, max_age_seconds=None)
+    assert request == TaskRequest(task=Task("coin", "a"), input=input_)
 
 
 def test_provider_and_input_may_be_left_out_and_no_input_differs_from_an_empty_one(shape: Shape) -> None:
@@ -300,9 +300,12 @@ def test_a_query_that_is_not_utf_8_is_refused_rather_than_mangled() -> None:
 def test_cache_control_says_how_old_an_answer_may_be_whatever_its_case(
     shape: Shape, name: str, control: str, max_age_seconds: float | None
 ) -> None:
-    assert from_query(shape("GET", "/?task-name=a", None, {name: control}), DEFAULT).max_age_seconds == max_age_seconds
+    assert (
+        from_query(shape("GET", "/?task-name=a", None, {name: control}), DEFAULT).prefers.max_age_seconds
+        == max_age_seconds
+    )
     posted = from_body(shape("POST", "/tasks", {"name": "a"}, {name: control}), DEFAULT)
-    assert posted.max_age_seconds == max_age_seconds
+    assert posted.prefers.max_age_seconds == max_age_seconds
 
 
 def test_a_content_type_in_any_case_or_none_makes_no_difference(shape: Shape) -> None:

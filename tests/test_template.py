@@ -24,6 +24,7 @@ FUNCTIONS = {
 ROUTES = {
     "GET /",
     "POST /tasks",
+    "POST /tasks/batch",
     "GET /tasks",
     "DELETE /tasks",
     "GET /tasks/{provider}/{name}",
@@ -299,6 +300,29 @@ def test_each_function_may_do_what_it_does_and_no_more(function: str, rights: li
         for action in listed(statement["Action"])
     ]
     assert granted == rights
+
+
+def test_process_may_invite_further_runs_of_itself_and_the_template_is_no_circle() -> None:
+    policy = properties("InviteFurtherRuns")
+    (statement,) = statements(policy)
+    assert statement["Action"] == "lambda:InvokeFunction"
+    assert statement["Resource"] == [
+        {"Fn::GetAtt": "ProcessFunction.Arn"},
+        {"Fn::Sub": "${ProcessFunction.Arn}:live"},  # the alias is what the schedule invokes
+    ]
+    assert policy["Roles"] == [{"Ref": "ProcessFunctionRole"}]
+    assert "InviteFurtherRuns" not in json.dumps(properties("ProcessFunction"))
+    assert properties("ProcessFunction")["AutoPublishAlias"] == "live"
+
+
+def test_concurrency_is_reserved_only_where_the_parameter_says_so() -> None:
+    assert PARAMETERS["ProcessConcurrency"]["Default"] == 0
+    assert TEMPLATE["Conditions"]["ProcessIsReserved"] == {
+        "Fn::Not": [{"Fn::Equals": [{"Ref": "ProcessConcurrency"}, 0]}]
+    }
+    assert properties("ProcessFunction")["ReservedConcurrentExecutions"] == {
+        "Fn::If": ["ProcessIsReserved", {"Ref": "ProcessConcurrency"}, {"Ref": "AWS::NoValue"}]
+    }
 
 
 @pytest.mark.parametrize("function", [function for function in FUNCTIONS if function != "NotifyFunction"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shared.errors import QueueUnavailable
 from shared.item import Item
 from shared.provider import Provider
 from shared.queue import Queue
@@ -122,13 +123,14 @@ class Bed:
         providers: tuple[str, ...] = ("example",),
         pool: Callable[[int], Executor] = lambda _: Inline(),
         remaining: Callable[[], float] | None = None,
+        invite: Callable[[int], None] | None = None,
         **settings: float,
     ) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0, for each provider."""
         chosen = Settings.from_environment({name.upper(): str(value) for name, value in settings.items()})
         clockwork = Clockwork(self.clock.monotonic, self.sleep, pool)
         tally = Ticker(self.queue, worker, dict.fromkeys(providers, PROVIDER), chosen, clockwork).run(
-            remaining or self.remaining
+            remaining or self.remaining, invite
         )
         return {provider: dict(+counter) for provider, counter in tally.items()}
 
@@ -724,3 +726,94 @@ def test_a_dripping_answer_is_cut_at_the_attempts_deadline_and_the_task_comes_ba
     simulator.say(DRIPPING)  # would never end
     assert bed.tick(worker, attempt_seconds=0.3, idle_seconds=0)["example"] == {"claimed": 1, "retried": 1}
     assert state() == {"a": ("waiting", item.generation)}
+
+
+# --- further ticks
+
+
+def taking(clock: Clock, seconds: float) -> Doing:
+    """A worker whose attempts take so long, one after the other."""
+    return Doing(lambda _: clock.advance(seconds))
+
+
+@pytest.mark.parametrize(
+    ("due", "max_workers", "invited"),
+    [
+        (20, 4, []),
+        (82, 4, []),  # after 5 seconds 8 of 10 are settled: 72 more until the window ends
+        (83, 4, [1]),
+        (154, 4, [1]),
+        (155, 4, [2]),
+        (900, 4, [3]),
+        (900, 9, [8]),
+        (900, 1, []),
+    ],
+)
+def test_further_ticks_are_invited_by_how_much_is_due_beyond_this_ones_pace(
+    bed: Bed, seed: Any, clock: Clock, due: int, max_workers: int, invited: list[int]
+) -> None:
+    for i in range(due):
+        seed(f"t{i}")
+    asked: list[int] = []
+    bed.tick(taking(clock, 0.5), invite=asked.append, parallel_tasks=2, max_workers=max_workers)
+    assert asked == invited
+
+
+def test_further_ticks_are_invited_once_and_not_before_the_pace_is_known(bed: Bed, seed: Any, clock: Clock) -> None:
+    for i in range(300):
+        seed(f"t{i}")
+    invited_at: list[float] = []
+    began = clock.monotonic()
+    bed.tick(taking(clock, 0.5), invite=lambda _: invited_at.append(clock.monotonic() - began), parallel_tasks=2)
+    assert invited_at == [5]
+
+
+def test_what_falls_due_in_the_middle_of_the_window_is_seen_too(bed: Bed, seed: Any, clock: Clock) -> None:
+    for i in range(60):
+        seed(f"t{i}")
+
+    def work(_: Claimed) -> None:
+        clock.advance(0.5)
+        if len(doing.begun) == 30:
+            for i in range(300):
+                seed(f"u{i}")
+
+    doing = Doing(work)
+    asked: list[int] = []
+    bed.tick(doing, invite=asked.append, parallel_tasks=2)
+    assert asked == [3]
+
+
+def test_nobody_is_invited_while_slots_are_free(bed: Bed, seed: Any, clock: Clock) -> None:
+    for i in range(12):
+        seed(f"t{i}")
+    asked: list[int] = []
+    bed.tick(taking(clock, 1), invite=asked.append, parallel_tasks=20)
+    assert asked == []
+
+
+def test_a_tick_that_may_not_invite_goes_on_by_itself(bed: Bed, seed: Any, clock: Clock) -> None:
+    for i in range(300):
+        seed(f"t{i}")
+    assert bed.tick(taking(clock, 0.5), parallel_tasks=2)["example"]["completed"] == 100
+
+
+def test_a_tick_that_cannot_see_how_much_is_due_goes_on_and_looks_again(
+    bed: Bed, seed: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for i in range(300):
+        seed(f"t{i}")
+    backlog, looks = bed.queue.backlog, list[float]()
+
+    def away_once(provider: str) -> int:
+        looks.append(clock.monotonic())
+        if len(looks) == 1:
+            raise QueueUnavailable("Redis: away")
+        return backlog(provider)
+
+    monkeypatch.setattr(bed.queue, "backlog", away_once)
+    asked: list[int] = []
+    assert bed.tick(taking(clock, 0.5), invite=asked.append, parallel_tasks=2)["example"]["completed"] == 100
+    assert asked == [3]
+    assert looks[1] - looks[0] == 5
+    assert "queue unavailable" in caplog.text

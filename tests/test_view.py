@@ -150,6 +150,25 @@ def test_a_waiting_task_says_when_it_is_looked_at_next_and_how_it_went_so_far(
     assert told == {"attempts": 4, "errors": 2, "progress": 0.5, "reason": "http"}
 
 
+def test_an_etag_changes_with_what_happens_and_not_with_time(
+    viewer: Viewer, begun: Begun, queue: Queue, clock: Clock, rewind: Callable[[float], None], store: Store
+) -> None:
+    item = begun()
+    queue.add([Add(TASK, item.generation, record_of(item).to_text(), 60)], token="mine")
+    waiting = viewer.status(TASK)
+    assert waiting.etag
+    clock.advance(10)
+    rewind(20)
+    later = viewer.status(TASK)
+    assert (later.etag, later.body == waiting.body) == (waiting.etag, False)
+    rewind(60)
+    queue.claim("example", limit=1, lease_seconds=30, token="t")
+    processing = viewer.status(TASK)
+    store.complete(TASK, item.generation, {"a": 2}, clock())
+    completed = viewer.status(TASK)
+    assert len({waiting.etag, processing.etag, completed.etag}) == 3
+
+
 def test_a_task_being_processed_says_so(viewer: Viewer, begun: Begun, queue: Queue) -> None:
     item = begun()
     queue.add([(TASK, item.generation, record_of(item).to_text())], token="mine", lease_seconds=30)
