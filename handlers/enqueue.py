@@ -19,17 +19,14 @@ http = APIGatewayHttpResolver(strip_prefixes=[request.BASE_PATH])
 
 
 @router.get("/")
-def get_by_task_name() -> Response[str]:
-    return _response(wiring.enqueuer().answer(_read(request.from_query), _remaining))
-
-
 @router.post("/tasks")
-def post_task() -> Response[str]:
-    return _response(wiring.enqueuer().answer(_read(request.from_body), _remaining))
+def ask() -> Response[str]:
+    parse = request.from_query if router.current_event.http_method == "GET" else request.from_body
+    return _response(wiring.enqueuer().answer(_read(parse), _remaining))
 
 
 @router.post("/tasks/batch")
-def post_batch() -> Response[str]:
+def ask_batch() -> Response[str]:
     return _response(wiring.batcher().answer(_read(request.from_batch), _remaining))
 
 
@@ -59,8 +56,7 @@ def _remaining() -> float:
 
 
 def _response(answer: Answer) -> Response[str]:
-    event = router.current_event.raw_event
-    answer = answer.unless_known(event)
+    answer = answer.unless_known(event := router.current_event.raw_event)
     return Response(answer.status, answer.content_type, answer.text, answer.headers(event))
 
 
@@ -81,5 +77,4 @@ for resolver in (rest, http):
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one API Gateway event; every answer's body is text."""
     wiring.logger()  # makes what shared/ logs JSON
-    resolver = http if event.get("version") == "2.0" else rest
-    return resolver.resolve(event, context)
+    return (http if event.get("version") == "2.0" else rest).resolve(event, context)
