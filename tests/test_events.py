@@ -173,9 +173,8 @@ def test_a_schedules_sample_starts_a_reconciliation(
 
 
 def test_a_schedules_sample_is_what_eventbridge_sends() -> None:
-    samples = [sample(name) for name in NAMES if name.startswith(("process-", "reconcile-"))]
-    assert {one["source"] for one in samples} == {"aws.events", "aws.scheduler"}
-    assert {one["detail-type"] for one in samples} == {"Scheduled Event"}
+    assert {sample(name)["source"] for name in SCHEDULED} == {"aws.events", "aws.scheduler"}
+    assert {sample(name)["detail-type"] for name in SCHEDULED} == {"Scheduled Event"}
 
 
 def test_samples_are_json_files_and_nothing_else() -> None:

@@ -32,6 +32,7 @@ def test_every_route_leads_to_its_function() -> None:
             ("GET", "/tasks/{provider}/{name}"),
             ("DELETE", "/tasks/{provider}/{name}"),
             ("POST", "/tasks/revive"),
+            ("POST", "/tasks/batch"),
         ]
     }
     assert callback in routes()
