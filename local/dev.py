@@ -30,7 +30,7 @@ Meanwhile is up; Ctrl-C ends it. Ask, and ask again a little later:
   curl -s {stack.third_party.url}/log
 
 The same with HTTP API events: {stack.http_url}
-Redis: {stack.redis.url}   DynamoDB: {stack.dynamodb.url}
+Redis: {stack.redis.url}   DynamoDB and S3: {stack.dynamodb.url}
 
 process runs every minute, reconcile every five. Break it, and see the tasks finish all the same:
 

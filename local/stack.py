@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Self, TextIO
 
 from local import template
-from local.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
+from local.dynamodb import BUCKET_NAME, DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
 from local.function import Function
 from local.gateway import HTTP, REST, Gateway
 from local.redis_server import Kind, RedisServer
@@ -121,6 +121,8 @@ class Stack:
             "AWS_DEFAULT_REGION": REGION,
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb.url,
+            "AWS_ENDPOINT_URL_S3": self.dynamodb.url,
+            "SPILL_BUCKET": BUCKET_NAME,
             "TABLE_NAME": TABLE_NAME,
             "REDIS_URL": self.redis.url,
             "PROVIDER_SERVERS": f"example={self.third_party.url},coin={self.third_party.url}",

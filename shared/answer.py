@@ -7,13 +7,19 @@ from typing import Any
 from urllib.parse import urlencode
 
 from shared.codec import Json, dumps
-from shared.errors import Problem, StoreUnavailable, Unavailable
+from shared.errors import DataUnavailable, Problem, StoreUnavailable, Unavailable
 from shared.task import Task
+
+MAX_ANSWER_BYTES = 6_000_000
+"""The most that a body may take; Lambda carries 6 MiB, headers included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Status and body of an answer. `location` names the task whose status view tells more."""
+    """Status and body of an answer. `location` names the task whose status view tells more.
+
+    Data that Lambda would not carry is left out: `data` is null, and `data_url` is there, null unless there is a link.
+    """
 
     status: int
     body: dict[str, Json]
@@ -23,7 +29,11 @@ class Answer:
     text: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", dumps(self.body))
+        text = dumps(self.body)
+        if carried(text) > MAX_ANSWER_BYTES:
+            object.__setattr__(self, "body", {"data_url": None} | self.body | {"data": None})
+            text = dumps(self.body)
+        object.__setattr__(self, "text", text)
 
     def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
         """The headers, for the event that was answered: `Location` has its stage and base path."""
@@ -36,11 +46,20 @@ class Answer:
         return headers
 
 
+def carried(text: str) -> int:
+    """The bytes that a JSON text takes as the body of an answer, itself a string in the JSON that Lambda carries."""
+    return len(text.encode()) + text.count('"') + text.count("\\")
+
+
 def problem(error: Exception) -> Answer:
     """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
 
     An outage of the store is 503; what is no problem of the request's is 500, and nothing of it is told.
     """
+    if isinstance(error, DataUnavailable):
+        error = Unavailable(
+            "the stored data cannot be read; try again, or have it fetched anew: Cache-Control: no-cache"
+        )
     if isinstance(error, StoreUnavailable):
         error = Unavailable("the store does not answer; nothing was accepted, try again")
     if not isinstance(error, Problem):

@@ -5,10 +5,11 @@ The order of the steps closes every gap: a crash at any point leaves either noth
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from shared.answer import Answer
-from shared.errors import BadRequest, Conflict, Unavailable
+from shared.errors import BadRequest, Conflict, StoreUnavailable, Unavailable
 from shared.item import Item, digest
 from shared.limits import UNLIMITED
 from shared.outcome import Completed, Failed, Pending, Retry
@@ -18,6 +19,7 @@ from shared.record import Record
 from shared.request import TaskRequest
 from shared.settings import Settings
 from shared.settle import Settlement, facts, report, settle
+from shared.spill import CALL_SECONDS
 from shared.store import Store
 from shared.view import Viewer, show, whole_seconds
 from shared.worker import Worker, record_of
@@ -25,7 +27,7 @@ from shared.worker import Worker, record_of
 ROUNDS = 5
 """How often a request that loses the race to begin looks again."""
 RESERVE_SECONDS = 5.0
-"""Kept back from the function's time for storing, settling and answering."""
+"""Kept back from the function's time for storing, settling and answering; CALL_SECONDS more where data may spill."""
 
 log = logging.getLogger("meanwhile")
 
@@ -67,7 +69,8 @@ class Enqueuer:
         record = record_of(item)
         seconds = provider.rules.first_answer_seconds
         seconds = self.settings.first_answer_seconds if seconds is None else seconds
-        seconds = min(seconds, self.settings.attempt_seconds, remaining() - RESERVE_SECONDS)
+        reserve = RESERVE_SECONDS + (CALL_SECONDS if self.settings.spill_bucket else 0)
+        seconds = min(seconds, self.settings.attempt_seconds, remaining() - reserve)
         hold = Hold(item.task, item.generation, new_token())
         add = Add(item.task, item.generation, record.to_text(), group=item.group)
         lease_seconds = self.settings.lease_seconds if seconds > 0 else 0
@@ -81,7 +84,7 @@ class Enqueuer:
         if added == "waiting":
             return self._in_progress(item, deduplicated=False)
         if seconds <= 0 or (added is None and limits != UNLIMITED):  # nobody knows what the limits still allow
-            return accepted(item, self.clock(), 1)
+            return accepted(self.store.opened(item, self.clock()), self.clock(), 1)
         return self._asked(item, hold, record, seconds, queued=added is not None)
 
     def _asked(self, item: Item, hold: Hold, record: Record, seconds: float, *, queued: bool) -> Answer:
@@ -110,13 +113,15 @@ class Enqueuer:
             fresh = min(fresh, request.max_age_seconds)
         age_seconds = (self.clock() - (item.completed_at or 0)) / 1000
         if same and age_seconds < fresh:
-            return Answer(status=200, body=show(item, self.clock(), deduplicated=True))
+            opened = self.store.opened(item, self.clock())
+            return Answer(status=200, body=show(opened, self.clock(), deduplicated=True))
         return None
 
     def _in_progress(self, item: Item, *, deduplicated: bool) -> Answer:
         place = self.viewer.place(item)
         due_seconds = place.due_seconds if place and place.due_seconds is not None else self.settings.tick_seconds
-        answer = accepted(item, self.clock(), due_seconds, deduplicated=deduplicated)
+        opened = self.store.opened(item, self.clock())
+        answer = accepted(opened, self.clock(), due_seconds, deduplicated=deduplicated)
         return replace(answer, body=answer.body | self.viewer.schedule(item, place))
 
     def _learned(self, item: Item, settlement: Settlement) -> Answer:
@@ -124,11 +129,13 @@ class Enqueuer:
         now = self.clock()
         ended = settlement.item
         if ended and ended.status != "pending":
-            return Answer(status=200, body=show(ended, now), location=item.task)
+            return Answer(status=200, body=show(self.store.opened(ended, now), now), location=item.task)
+        if isinstance(settlement.outcome, Completed) and settlement.verb == "complete":
+            data = settlement.outcome.data
+            done = replace(item, status="completed", data=data, partial=None, completed_at=now, updated_at=now)
+            return self._linked(Answer(status=200, body=show(done, now), location=item.task), done)
+        item = self.store.opened(item, now)
         match settlement.outcome:
-            case Completed(data) if settlement.verb == "complete":
-                done = replace(item, status="completed", data=data, partial=None, completed_at=now, updated_at=now)
-                return Answer(status=200, body=show(done, now), location=item.task)
             case Completed(data):  # learned but not stored: shown, and asked for again
                 return accepted(replace(item, partial=data), now, settlement.delay_seconds)
             case Failed(reason, error) if settlement.verb == "forget":
@@ -139,6 +146,16 @@ class Enqueuer:
                 partial = settlement.record.partial if settlement.record else None
                 return accepted(replace(item, partial=partial), now, settlement.delay_seconds)
         return accepted(item, now, settlement.delay_seconds)
+
+    def _linked(self, answer: Answer, done: Item) -> Answer:
+        """The answer; if it had to leave out its data, with a link to them as they were stored just now."""
+        if "data_url" in answer.body:
+            with suppress(StoreUnavailable):
+                stored = self.store.get(done.task, self.clock())
+                if stored and stored.generation == done.generation:
+                    stored = self.store.opened(stored, self.clock())
+                    return replace(answer, body=show(stored, self.clock()))
+        return answer
 
 
 def accepted(item: Item, now: int, retry_after_seconds: float, *, deduplicated: bool = False) -> Answer:

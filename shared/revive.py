@@ -45,4 +45,4 @@ class Reviver:
         add = Add(task, begun.generation, record_of(begun).to_text(), group=begun.group)
         with without_redis(then="reconcile queues the task"):
             self.queue.add([add], token=new_token())
-        return accepted(begun, self.clock(), 1)
+        return accepted(self.store.opened(begun, self.clock()), self.clock(), 1)

@@ -11,6 +11,7 @@ from shared.item import Item
 from shared.merge import merge
 from shared.queue import Place, Queue, without_redis
 from shared.record import Record
+from shared.spill import Link
 from shared.store import Store
 from shared.task import Task
 
@@ -28,7 +29,7 @@ class Viewer:
         item = self._store.get(task, self._clock())
         if item is None:
             raise NotFound(f"there is no task {task.id}", field="name")
-        body = show(item, self._clock())
+        body = show(self._store.opened(item, self._clock()), self._clock())
         if item.status in ("pending", "failed"):
             body |= self.schedule(item, self.place(item))
         return Answer(status=200, body=body)
@@ -57,13 +58,17 @@ class Viewer:
 
 
 def show(item: Item, now: int, *, deduplicated: bool = False) -> dict[str, Json]:
-    """A task as its item has it: while it is not completed, stored data overlaid by the partial answer."""
+    """A task as its opened item has it: while it is not completed, stored data overlaid by the partial answer.
+
+    Where stored data is a link, `data` is the partial answer alone, or null.
+    """
+    link = item.data if isinstance(item.data, Link) else None
     body: dict[str, Json] = {
         "task_id": item.task.id,
         "provider": item.task.provider,
         "name": item.task.name,
         "status": item.status,
-        "data": merge(item.data, item.partial),
+        "data": merge(None if link else item.data, item.partial),
         "partial": item.status != "completed",
         "deduplicated": deduplicated,
         "generation": item.generation,
@@ -71,6 +76,10 @@ def show(item: Item, now: int, *, deduplicated: bool = False) -> dict[str, Json]
         "updated_at": instant(item.updated_at),
         "age_seconds": max(0, now - (item.completed_at or item.created_at)) // 1000,
     }
+    if link:
+        body["data_url"] = link.url
+        if link.expires_at is not None:
+            body["data_url_expires_at"] = instant(link.expires_at)
     if item.completed_at is not None:
         body["completed_at"] = instant(item.completed_at)
     if item.status == "failed":

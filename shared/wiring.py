@@ -26,6 +26,7 @@ from shared.reconcile import Reconciler
 from shared.revive import Reviver
 from shared.rules import Rules
 from shared.settings import Settings, is_redis_url
+from shared.spill import Spill
 from shared.store import Store
 from shared.task import is_provider_name
 from shared.tick import Clockwork, Ticker
@@ -86,8 +87,16 @@ def dynamodb() -> "DynamoDBClient":
 
 @cache
 def store() -> Store:
-    """The items in DynamoDB."""
-    return Store(dynamodb(), settings().table_name, settings().retention_seconds)
+    """The items in DynamoDB, and in S3 what is too large for them."""
+    chosen = settings()
+    spill = Spill(s3, chosen.spill_bucket, spill_bytes=chosen.spill_bytes, days=chosen.spill_days)
+    return Store(dynamodb(), chosen.table_name, chosen.retention_seconds, spill)
+
+
+def s3() -> Any:
+    """A client of S3, of a session of its own: it is made when the first large data come, in whatever thread."""
+    config = _prompt(max_pool_connections=settings().parallel_tasks + 2, signature_version="s3v4")
+    return boto3.session.Session().client("s3", config=config)
 
 
 @cache
