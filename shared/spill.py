@@ -100,10 +100,10 @@ class Spill:
         try:
             data = self._link(spilled, now) if spilled.in_answer > LINK_ABOVE_BYTES else self._fetched(spilled)
         except DataUnavailable as error:
-            said = {"provider": item.task.provider, "task": item.task.name, "generation": item.generation}
-            log.error("data unavailable", extra=said | {"reason": str(error)})
             if item.status == "completed":
                 raise
+            said = {"provider": item.task.provider, "task": item.task.name, "generation": item.generation}
+            log.error("data unavailable", extra=said | {"reason": str(error)})
             data = Link()
         return replace(item, data=data)
 
