@@ -8,14 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import boto3
 from aws_lambda_powertools import Logger, Metrics
-from botocore.config import Config
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
+from shared import aws
 from shared.cancel import Canceller
 from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
@@ -82,7 +81,8 @@ def queue() -> Queue:
 @cache
 def dynamodb() -> "DynamoDBClient":
     """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
-    return boto3.client("dynamodb", config=_prompt(max_pool_connections=settings().parallel_tasks + 2))
+    made: DynamoDBClient = aws.client("dynamodb", settings().parallel_tasks + 2)
+    return made
 
 
 @cache
@@ -94,9 +94,8 @@ def store() -> Store:
 
 
 def s3() -> Any:
-    """A client of S3, of a session of its own: it is made when the first large data come, in whatever thread."""
-    config = _prompt(max_pool_connections=settings().parallel_tasks + 2, signature_version="s3v4")
-    return boto3.session.Session().client("s3", config=config)
+    """A client of S3; it is made when the first large data come, in whatever thread."""
+    return aws.client("s3", settings().parallel_tasks + 2)
 
 
 @cache
@@ -205,14 +204,7 @@ def _parameters(kind: str) -> Any:
     from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
 
     reader = {"ssm": parameters.SSMProvider, "secretsmanager": parameters.SecretsProvider}[kind]
-    return reader(boto_config=_prompt())
-
-
-def _prompt(**options: Any) -> Config:
-    """What keeps a call to AWS short: two tries of 0.9 seconds, at most a second between them."""
-    return Config(
-        connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"}, **options
-    )
+    return reader(boto_config=aws.prompt())
 
 
 def _text(value: Any) -> str:
