@@ -302,6 +302,32 @@ def test_data_too_large_for_an_item_are_answered_all_the_same(
     assert (cancelled.status, cancelled.body["data"]) == (200, LARGE | PARTIAL)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [{"x": "a" * 390_000}, {"x": "名" * 150_000}, {"x": random.Random(2).randbytes(1_000_000).hex()}],
+    ids=["390 kB of ASCII", "150 000 of three bytes each", "2 MB"],
+)
+def test_data_of_any_size_end_their_task_at_the_first_answer(
+    deployed: Deployment, bucket: Any, simulator: Simulator, data: Any
+) -> None:
+    simulator.say(completed(data))
+    deployed.enqueue(rest("GET", "/?task-name=a&provider=accepting"))
+    assert deployed.process() == {"accepting": {"claimed": 1, "completed": 1}}
+    assert deployed.enqueue(rest("GET", "/tasks/accepting/a")).body["data"] == data
+    assert len(simulator.asked) == 1
+
+
+@pytest.mark.parametrize("more", [{}, LARGE], ids=["from DynamoDB", "from S3"])
+def test_numbers_leave_as_they_came_merged_with_a_partial_answer(
+    deployed: Deployment, shape: Shape, bucket: Any, simulator: Simulator, more: Any
+) -> None:
+    stored = {"three": 3, "half": 1.5, "big": 1e22, "tiny": 5e-324, "": ""}
+    simulator.say(completed(stored | more), pending({"added": 1e-7}))
+    deployed.enqueue(shape("GET", "/?task-name=a"))
+    merged = deployed.enqueue(shape("GET", "/?task-name=a", None, {"Cache-Control": "no-cache"})).body["data"]
+    assert json.dumps(merged) == json.dumps(stored | more | {"added": 1e-7})
+
+
 def test_data_too_large_for_an_answer_are_a_link_in_each(
     deployed: Deployment, shape: Shape, bucket: Any, clock: Clock, simulator: Simulator
 ) -> None:

@@ -27,7 +27,7 @@ from tests.api_events import rest
 from tests.clock import Clock
 from tests.conftest import BUCKET, TABLE
 from tests.deployment import FILES, Answered, Deployment, deploy
-from tests.simulator import Simulator, completed, pending
+from tests.simulator import Simulator, completed, pending, says
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -417,6 +417,23 @@ def test_a_large_first_answer_that_s3_does_not_take_is_shown_and_stored_later(
     deployed.pass_(STORE_RETRY_SECONDS)
     assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
     assert deployed.enqueue(rest("GET", "/?task-name=a")).body["data"] == LARGE
+
+
+# --- somebody else was first
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["small", "large"])
+def test_a_result_of_a_task_that_was_cancelled_meanwhile_changes_nothing_and_its_job_is_cancelled(
+    deployed: Deployment, wire: Wire, simulator: Simulator, data: Any
+) -> None:
+    ask(deployed)
+    simulator.say(completed(data).after(lambda: deployed.enqueue(rest("DELETE", "/tasks/job/a"))), says(200, {}))
+    deployed.pass_(31)
+    assert deployed.process() == {"job": {"claimed": 1, "forgotten": 1}}
+    seen = look(deployed)
+    assert (seen.body["status"], seen.body["data"]) == ("cancelled", PARTIAL)
+    assert simulator.calls()[-1] == "DELETE /jobs/j-1"
+    assert deployed.bench.state("job") == {}
 
 
 # --- S3 does not give back
