@@ -34,7 +34,7 @@ Let a workflow wait for it, by its task token, and see it told of the end:
   curl -s {stack.url}/tasks -d '{{"name": "awaited", "notify": {{"stepFunctionsToken": "AAAAKgAAAAIAAAAA"}}}}'
 
 The same with HTTP API events: {stack.http_url}
-Redis: {stack.redis.url}   DynamoDB: {stack.dynamodb.url}
+Redis: {stack.redis.url}   DynamoDB and S3: {stack.dynamodb.url}
 
 process runs every minute, reconcile every five. Break it, and see the tasks finish all the same:
 

@@ -1,8 +1,9 @@
-"""DynamoDB on this machine: a server in a process of its own, with the table that template.yaml defines."""
+"""DynamoDB and S3 on this machine: a server in a process of its own, with the template's table and a bucket."""
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import boto3
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import CreateTableInputTypeDef, TimeToLiveSpecificationTypeDef
 
 TABLE_NAME = "meanwhile"
+BUCKET_NAME = "meanwhile-spill"
 REGION = "us-east-1"
 DUMMY_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
 
@@ -49,25 +51,26 @@ class DynamoDB(Running):
 
     @property
     def url(self) -> str:
-        """What AWS_ENDPOINT_URL_DYNAMODB is to be."""
+        """What AWS_ENDPOINT_URL_DYNAMODB and AWS_ENDPOINT_URL_S3 are to be."""
         return f"http://127.0.0.1:{self.port}"
 
     def client(self) -> "DynamoDBClient":
         """A client of this server, always the same."""
         if self._client is None:
-            self._client = boto3.client(
-                "dynamodb",
-                endpoint_url=self.url,
-                region_name=REGION,
-                aws_access_key_id=DUMMY_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-                aws_secret_access_key=DUMMY_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-            )
+            self._client = self._made("dynamodb")
         return self._client
 
     def streams(self) -> Any:
         """A client that reads the table's stream; the caller closes it."""
+        return self._made("dynamodbstreams")
+
+    def s3(self) -> Any:
+        """A client of its S3; the caller closes it."""
+        return self._made("s3")
+
+    def _made(self, service: Literal["dynamodb", "dynamodbstreams", "s3"]) -> Any:
         return boto3.client(
-            "dynamodbstreams",
+            service,
             endpoint_url=self.url,
             region_name=REGION,
             aws_access_key_id=DUMMY_CREDENTIALS["AWS_ACCESS_KEY_ID"],
@@ -75,7 +78,7 @@ class DynamoDB(Running):
         )
 
     def start(self) -> None:
-        """Starts it and creates the table; RuntimeError when it does not come up."""
+        """Starts it and creates table and bucket; RuntimeError when it does not come up."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "local.dynamodb_server", str(self.port)],
             cwd=ROOT,
@@ -91,6 +94,8 @@ class DynamoDB(Running):
             raise RuntimeError(f"moto's DynamoDB did not start on port {self.port or '(any)'}")
         self.port = int(said)
         create_table(self.client())
+        with closing(self.s3()) as s3:
+            s3.create_bucket(Bucket=BUCKET_NAME)
 
     def stop(self) -> None:
         """Ends it; its data is gone. Harmless when it is not running."""

@@ -1,4 +1,4 @@
-"""The process that is DynamoDB on this machine: moto's server, for one request at a time, until its input is closed."""
+"""The process that is DynamoDB and S3 here: moto's server, for one request at a time, until its input is closed."""
 
 import logging
 import sys

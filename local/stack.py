@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Self, TextIO
 
 from local import template
-from local.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
+from local.dynamodb import BUCKET_NAME, DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
 from local.function import Function
 from local.gateway import HTTP, REST, Gateway
 from local.invocations import Invocations
@@ -134,6 +134,8 @@ class Stack:
             "CALLBACK_SECRET": "env:CALLBACK_KEY",
             "CALLBACK_KEY": secrets.token_hex(16),
             "AWS_ENDPOINT_URL_LAMBDA": self.invocations.url,
+            "AWS_ENDPOINT_URL_S3": self.dynamodb.url,
+            "SPILL_BUCKET": BUCKET_NAME,
             "TABLE_NAME": TABLE_NAME,
             "REDIS_URL": self.redis.url,
             "PROVIDER_SERVERS": f"example={self.third_party.url},coin={self.third_party.url}",

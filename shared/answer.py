@@ -7,10 +7,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from shared.codec import Json, dumps
-from shared.errors import Problem, StoreUnavailable, Unavailable
+from shared.errors import DataUnavailable, Problem, StoreUnavailable, Unavailable
 from shared.preference import header
 from shared.task import Task
 
+MAX_ANSWER_BYTES = 6_000_000
+"""The most that a body may take; Lambda carries 6 MiB, headers included."""
 _TAG = re.compile(r'(?:W/)?"[^"]*"')
 
 
@@ -19,6 +21,7 @@ class Answer:
     """Status and body of an answer. `location` names the task whose status view tells more.
 
     `etag` tells whether it says anything new; `preference_applied` which of the request's preferences it follows.
+    Data that Lambda would not carry is left out: `data` is null, and `data_url` is there, null unless there is a link.
     """
 
     status: int
@@ -31,7 +34,11 @@ class Answer:
     text: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", "" if self.status == 304 else dumps(self.body))
+        text = "" if self.status == 304 else dumps(self.body)
+        if carried(text) > MAX_ANSWER_BYTES:
+            object.__setattr__(self, "body", {"data_url": None} | self.body | {"data": None})
+            text = dumps(self.body)
+        object.__setattr__(self, "text", text)
 
     def unless_known(self, event: Mapping[str, Any]) -> "Answer":
         """304 without a body if the request's If-None-Match (RFC 9110) names this answer's ETag, else the answer."""
@@ -56,11 +63,20 @@ class Answer:
         return headers
 
 
+def carried(text: str) -> int:
+    """The bytes that a JSON text takes as the body of an answer, itself a string in the JSON that Lambda carries."""
+    return len(text.encode()) + text.count('"') + text.count("\\")
+
+
 def problem(error: Exception) -> Answer:
     """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
 
     An outage of the store is 503; what is no problem of the request's is 500, and nothing of it is told.
     """
+    if isinstance(error, DataUnavailable):
+        error = Unavailable(
+            "the stored data cannot be read; try again, or have it fetched anew: Cache-Control: no-cache"
+        )
     if isinstance(error, StoreUnavailable):
         error = Unavailable("the store does not answer; nothing was accepted, try again")
     if not isinstance(error, Problem):

@@ -1,17 +1,30 @@
-"""AWS as we use it: calls that end soon, and values by reference."""
+"""AWS as we use it: clients whose calls end soon, and values by reference."""
 
 import logging
 import os
 from functools import cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+import boto3
 from botocore.config import Config
 
 from shared.errors import SecretUnavailable
 
+Service: TypeAlias = Literal["dynamodb", "s3", "stepfunctions", "lambda"]
 SECRET_SECONDS = 300
 """How long a secret is kept before it is read again."""
 log = logging.getLogger("meanwhile")
+
+
+def client(service: Service, connections: int = 2) -> Any:
+    """A client of a session of its own, so that any thread may make it, for as many calls at once.
+
+    Somebody waits for each call, a user or a task whose lease runs: an answer or an error comes within 4 seconds.
+    """
+    options = {"signature_version": "s3v4"} if service == "s3" else {}  # or its links are of an older kind
+    made = boto3.session.Session().client(service, config=prompt(max_pool_connections=connections, **options))
+    made.meta.events.register_first(f"needs-retry.{service}", _forget_pause)
+    return made
 
 
 def prompt(**options: Any) -> Config:
@@ -19,6 +32,12 @@ def prompt(**options: Any) -> Config:
     return Config(
         connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"}, **options
     )
+
+
+def _forget_pause(response: Any, **_: Any) -> None:
+    """A service may ask for a pause of several seconds before the second try; by then nobody waits any more."""
+    if response:
+        response[0].headers.pop("x-amz-retry-after", None)
 
 
 def secret(reference: str, *, fresh: bool = False) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from shared.answer import Answer
 from shared.codec import canonical, dumps, loads
 from shared.credentials import ReadSecret
-from shared.enqueue import RESERVE_SECONDS
+from shared.enqueue import reserve_seconds
 from shared.errors import NotFound, SecretUnavailable, Unavailable
 from shared.item import Item
 from shared.outcome import Completed, Failed
@@ -89,7 +89,7 @@ class Receiver:
         if item is None or item.generation != generation:
             raise _unknown()
         if item.status == "pending":
-            seconds = min(self.settings.attempt_seconds, remaining() - RESERVE_SECONDS)
+            seconds = min(self.settings.attempt_seconds, remaining() - reserve_seconds(self.settings))
             self._heed(item, Reply(200, callback.headers, callback.body, "") if signed else None, seconds)
         return Answer(status=200, body={"status": "received"})
 

@@ -49,7 +49,7 @@ class Canceller:
                 log.info("cancelled", extra=facts(ended))
                 if task.provider in self.providers:
                     self.providers[task.provider].cancel(task, record_of(ended), seconds=CANCEL_SECONDS)
-            return Answer(status=200, body=show(ended, self.clock()))
+            return Answer(status=200, body=show(self.store.opened(ended, self.clock()), self.clock()))
         raise Unavailable("the task changes too fast; try again", field="name")
 
     def _ended(self, item: Item) -> Item:

@@ -12,7 +12,6 @@ from shared.answer import Answer, problem
 from shared.errors import BadRequest, Conflict, NotifyUnavailable, Unavailable
 from shared.item import Item, digest
 from shared.limits import UNLIMITED
-from shared.outcome import Completed, Failed, Pending, Retry
 from shared.preference import Preferences
 from shared.provider import Provider
 from shared.queue import Queue, new_token, without_redis
@@ -20,8 +19,9 @@ from shared.queued import Add, Added, Hold
 from shared.request import TaskRequest
 from shared.settings import Settings
 from shared.settle import Settlement, facts, report, settle
+from shared.spill import CALL_SECONDS
 from shared.store import Store
-from shared.view import Viewer, show, whole_seconds
+from shared.view import Viewer
 from shared.worker import Worker, record_of
 
 Key = TypeVar("Key")
@@ -32,7 +32,7 @@ Found: TypeAlias = Settlement | Exception
 ROUNDS = 5
 """How often a request that loses the race to begin looks again."""
 RESERVE_SECONDS = 5.0
-"""Kept back from the function's time for storing, settling and answering."""
+"""Kept back from the function's time for storing, settling and answering; CALL_SECONDS more where data may spill."""
 
 log = logging.getLogger("meanwhile")
 
@@ -149,20 +149,19 @@ class Enqueuer:
             return 0
         preferred = own if wanted is None else wanted
         seconds = self.settings.first_answer_seconds if preferred is None else preferred
-        return min(seconds, self.settings.attempt_seconds, left - RESERVE_SECONDS)
+        return min(seconds, self.settings.attempt_seconds, left - reserve_seconds(self.settings))
 
     def _answer(self, one: Begun, added: Added | None, found: Found | None) -> Answer:
         if one.stale:
-            body = show(one.stale, self.clock()) | {"revalidating": True}
-            return Answer(status=200, body=body, location=one.item.task)
+            return self.viewer.stored(one.stale, revalidating=True)
         match found:
             case Settlement():
-                return self._learned(one.item, found)
+                return self.viewer.learned(one.item, found)
             case Exception():
                 return problem(found)
         if added in ("exists", "stale", "waiting"):
-            return self._in_progress(one.item, deduplicated=added != "waiting")
-        return accepted(one.item, self.clock(), 1)
+            return self.viewer.in_progress(one.item, deduplicated=added != "waiting")
+        return self.viewer.accepted(one.item, 1)
 
     def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | None:
         """The answer from what is stored; None when the next generation is to begin."""
@@ -170,9 +169,9 @@ class Enqueuer:
         if item.status == "pending":
             if not same:
                 raise Conflict("the task is in progress with another input; cancel it first", field="input")
-            return self._in_progress(item, deduplicated=True)
+            return self.viewer.in_progress(item, deduplicated=True)
         if same and self._age_seconds(item) < _fresh_seconds(request, provider, item):
-            return Answer(status=200, body=show(item, self.clock(), deduplicated=True))
+            return self.viewer.stored(item, deduplicated=True)
         return None
 
     def _is_told(self, target: str, item: Item) -> bool:
@@ -198,32 +197,10 @@ class Enqueuer:
     def _age_seconds(self, item: Item) -> float:
         return (self.clock() - (item.completed_at or 0)) / 1000
 
-    def _in_progress(self, item: Item, *, deduplicated: bool) -> Answer:
-        place = self.viewer.place(item)
-        due_seconds = place.due_seconds if place and place.due_seconds is not None else self.settings.tick_seconds
-        answer = accepted(item, self.clock(), due_seconds, deduplicated=deduplicated)
-        return replace(answer, body=answer.body | self.viewer.schedule(item, place))
 
-    def _learned(self, item: Item, settlement: Settlement) -> Answer:
-        """The answer after an attempt of our own; what stood in its way wins over what it found."""
-        now = self.clock()
-        ended = settlement.item
-        if ended and ended.status != "pending":
-            return Answer(status=200, body=show(ended, now), location=item.task)
-        match settlement.outcome:
-            case Completed(data) if settlement.verb == "complete":
-                done = replace(item, status="completed", data=data, partial=None, completed_at=now, updated_at=now)
-                return Answer(status=200, body=show(done, now), location=item.task)
-            case Completed(data):  # learned but not stored: shown, and asked for again
-                return accepted(replace(item, partial=data), now, settlement.delay_seconds)
-            case Failed(reason, error) if settlement.verb == "forget":
-                text = {"reason": reason, "error": error, "refused": True}
-                failed = replace(item, status="failed", error=text, completed_at=now, updated_at=now)
-                return Answer(status=422, body=show(failed, now), location=item.task)
-            case Pending() | Retry():
-                partial = settlement.record.partial if settlement.record else None
-                return accepted(replace(item, partial=partial), now, settlement.delay_seconds)
-        return accepted(item, now, settlement.delay_seconds)
+def reserve_seconds(settings: Settings) -> float:
+    """Kept back from a function's time for storing, settling and answering."""
+    return RESERVE_SECONDS + (CALL_SECONDS if settings.spill_bucket else 0)
 
 
 def _add_of(item: Item) -> Add:
@@ -247,13 +224,3 @@ def _fresh_seconds(request: TaskRequest, provider: Provider, item: Item) -> floa
     rules, most = provider.rules, request.prefers.max_age_seconds
     lasting = {"completed": rules.freshness_seconds, "failed": rules.freshness_failed_seconds}.get(item.status, 0)
     return lasting if most is None else min(lasting, most)
-
-
-def accepted(item: Item, now: int, retry_after_seconds: float, *, deduplicated: bool = False) -> Answer:
-    """202: the task will be seen to its end."""
-    return Answer(
-        status=202,
-        body=show(item, now, deduplicated=deduplicated),
-        retry_after_seconds=whole_seconds(retry_after_seconds),
-        location=item.task,
-    )

@@ -29,8 +29,12 @@ class StoreUnavailable(MeanwhileError):
     """DynamoDB did not answer, or answered with an error; whether the write took effect is unknown."""
 
 
+class DataUnavailable(StoreUnavailable):
+    """Stored data cannot be read from S3, or what is there is not what was written."""
+
+
 class StoreTooLarge(MeanwhileError):
-    """A value does not fit into a DynamoDB item; nothing was written."""
+    """A value is larger than the store keeps; nothing was written."""
 
 
 class NotifyUnavailable(MeanwhileError):

@@ -14,6 +14,7 @@
 | `begun_by`                         | S      | which call began this generation: a repeated one knows its own   |
 | `input_digest`                     | S      | SHA-256 of the input's canonical JSON                            |
 | `input` `outputs` `partial` `data` `error` | S or B | JSON text, gzip above 4 KB: exact for every number and nesting |
+| … large `data` instead             | M      | where in S3 it is, its digest and sizes, since when (`Spilled`)  |
 """
 
 import gzip
@@ -36,9 +37,23 @@ MAX_NOTIFY = 10
 """How many workflows may wait for one task; while they do there is no `error`, whose room and more they take."""
 
 
+@dataclass(frozen=True, slots=True)
+class Spilled:
+    """What stands for data that is in S3 (`spill.py`): no JSON, so it is never shown or sent by mistake.
+
+    `digest` (SHA-256) and `size` are the object's, `in_answer` the bytes that the text takes of an answer.
+    """
+
+    key: str
+    digest: str
+    size: int
+    in_answer: int
+    stored_at: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What is known of a task. Values that the item lacks are None."""
+    """What is known of a task. Values that the item lacks are None; `data` may be Spilled."""
 
     task: Task
     status: Status
@@ -94,14 +109,27 @@ def parse(attributes: Any) -> Item | None:
 
 def packed(value: Json, name: str) -> dict[str, Any]:
     """A JSON value as attribute `name` holds it. Raises StoreTooLarge above its limit."""
+    text, body = encoded(value)
+    if len(body) > LIMITS[name]:
+        raise StoreTooLarge(f"{name} takes {len(body)} bytes, the limit is {LIMITS[name]}")
+    return attribute(text, body)
+
+
+def encoded(value: Json) -> tuple[bytes, bytes]:
+    """A JSON value's text, and the same as it is stored: compressed above 4 KB."""
     text = dumps(value).encode()
-    attribute: dict[str, Any] = {"S": text.decode()}
-    if len(text) > GZIP_ABOVE_BYTES:
-        text = gzip.compress(text, compresslevel=6, mtime=0)
-        attribute = {"B": text}
-    if len(text) > LIMITS[name]:
-        raise StoreTooLarge(f"{name} takes {len(text)} bytes, the limit is {LIMITS[name]}")
-    return attribute
+    return text, text if len(text) <= GZIP_ABOVE_BYTES else gzip.compress(text, compresslevel=6, mtime=0)
+
+
+def attribute(text: bytes, body: bytes) -> dict[str, Any]:
+    """What `encoded` gave, in DynamoDB's wire form."""
+    return {"S": text.decode()} if body is text else {"B": body}
+
+
+def pointer(spilled: Spilled) -> dict[str, Any]:
+    """Where data is, in DynamoDB's wire form."""
+    sizes = {name: number(getattr(spilled, name)) for name in ("size", "in_answer", "stored_at")}
+    return {"M": {"key": {"S": spilled.key}, "digest": {"S": spilled.digest}, **sizes}}
 
 
 def number(value: int) -> dict[str, str]:
@@ -135,6 +163,9 @@ def open_keys(provider: str) -> list[str]:
 def _unpacked(attribute: Any) -> Json:
     if attribute is None:
         return None
+    if "M" in attribute:
+        fields: dict[str, Any] = {name: value.get("S") or int(value["N"]) for name, value in attribute["M"].items()}
+        return Spilled(**fields)
     text = gzip.decompress(attribute["B"]) if "B" in attribute else attribute["S"]
     return loads(text, max_depth=OWN_DEPTH)
 

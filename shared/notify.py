@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.codec import Json, dumps
 from shared.errors import NotifyUnavailable
-from shared.item import Item, parse
+from shared.item import Item, Spilled, parse
 
 MAX_RESULT_BYTES = 262_144
 """What Step Functions takes as a task's output."""
@@ -107,7 +107,9 @@ def _image(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result(item: Item) -> str:
-    """Identity and data; identity alone where the whole would not be taken."""
+    """Identity and data; identity alone where the whole would not be taken, as when it is in S3 for its size."""
+    if isinstance(item.data, Spilled):
+        return dumps(_identity(item))
     text = dumps(_identity(item) | {"data": item.data})
     return text if len(text.encode()) <= MAX_RESULT_BYTES else dumps(_identity(item))
 

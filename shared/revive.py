@@ -5,13 +5,13 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from shared.answer import Answer
-from shared.enqueue import accepted
 from shared.errors import BadRequest, Conflict, NotFound
 from shared.queue import Queue, new_token, without_redis
 from shared.queued import Add
 from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
+from shared.view import Viewer
 from shared.worker import record_of
 
 KEEPS_JOB = ("too-many-errors", "crashed")
@@ -26,6 +26,7 @@ class Reviver:
 
     store: Store
     queue: Queue
+    viewer: Viewer
     providers: Container[str]
     clock: Callable[[], int]
 
@@ -46,4 +47,4 @@ class Reviver:
         add = Add(task, begun.generation, record_of(begun).to_text(), group=begun.group)
         with without_redis(then="reconcile queues the task"):
             self.queue.add([add], token=new_token())
-        return accepted(begun, self.clock(), 1)
+        return self.viewer.accepted(begun, 1)

@@ -139,6 +139,17 @@ class Settings:
     retention_seconds: int = _setting(
         2_592_000, _number(60, 315_360_000, int), "how long a finished task is kept in DynamoDB"
     )
+    spill_bucket: str = _setting(
+        "",
+        _matching(r"[A-Za-z0-9.-]{3,63}", "an S3 bucket name"),
+        "the S3 bucket of data too large for DynamoDB; empty: none, such a task fails as too large",
+    )
+    spill_bytes: int = _setting(
+        65_536, _number(4096, 256_000, int), "data that compressed takes more than this goes to that bucket"
+    )
+    spill_days: int = _setting(
+        90, _number(2, 3660, int), "when that bucket's lifecycle removes an object; a day or more beyond the retention"
+    )
 
     @property
     def lease_seconds(self) -> float:
@@ -162,4 +173,7 @@ class Settings:
                 faults.append(f"{variable} {reason}")  # never the value: a URL may hold a password
         if faults:
             raise SettingsError("wrong settings: " + "; ".join(faults))
-        return cls(**values)
+        settings = cls(**values)
+        if settings.spill_bucket and (settings.spill_days - 1) * 86_400 < settings.retention_seconds:
+            raise SettingsError("wrong settings: SPILL_DAYS must be a day or more beyond RETENTION_SECONDS")
+        return settings

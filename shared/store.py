@@ -17,6 +17,7 @@ from shared.codec import Json
 from shared.errors import StoreTooLarge, StoreUnavailable
 from shared.item import MAX_NOTIFY, Item, Status, attempt_map, digest, number, open_key, open_keys, packed, parse
 from shared.record import Record
+from shared.spill import Spill
 from shared.task import Task
 
 if TYPE_CHECKING:
@@ -33,16 +34,23 @@ class Superseded:
 class Store:
     """The items. One low-level client serves all threads."""
 
-    def __init__(self, client: "DynamoDBClient", table: str, retention_seconds: int) -> None:
+    def __init__(
+        self, client: "DynamoDBClient", table: str, retention_seconds: int, spill: Spill | None = None
+    ) -> None:
         self._client = client
         self._table = table
         self._retention_seconds = retention_seconds
+        self._spill = spill or Spill()
 
     def get(self, task: Task, now: int) -> Item | None:
         """The task's item as it stands, read consistently; None if there is none, or none since its expiry."""
         reply = self._guarded(self._client.get_item, Key=_key(task), ConsistentRead=True)
         item = parse(reply.get("Item"))
         return None if item is None or item.expired(now) else item
+
+    def opened(self, item: Item, now: int) -> Item:
+        """The item as an answer shows it: data that is in S3 is fetched, or linked to. Raises DataUnavailable."""
+        return self._spill.opened(item, now)
 
     def begin(
         self,
@@ -137,8 +145,8 @@ class Store:
         return self._write(task, generation, "ADD #notify :target", values, f" AND {room}")
 
     def complete(self, task: Task, generation: int, data: Json, now: int) -> Superseded | None:
-        """Store the data and end the generation. Raises StoreTooLarge, with nothing written, if it does not fit."""
-        values = {":data": packed(data, "data")}
+        """Store the data, in S3 first if it is large, and end the generation. Raises StoreTooLarge: nothing changed."""
+        values = {":data": self._spill.keep(task, generation, data, now)}
         sets, removes = ", #data = :data", ", #error, #partial, #outputs"
         return self._end(task, generation, "completed", now, values=values, sets=sets, removes=removes)
 

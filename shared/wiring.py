@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import boto3
 from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 from redis import Redis
@@ -16,7 +15,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
-from shared.aws import prompt, secret
+from shared import aws
+from shared.aws import secret
 from shared.batch import Batcher
 from shared.callback import Addresses, Receiver
 from shared.cancel import Canceller
@@ -32,6 +32,7 @@ from shared.request import MAX_BATCH
 from shared.revive import Reviver
 from shared.rules import Rules
 from shared.settings import Settings, is_redis_url
+from shared.spill import Spill
 from shared.store import Store
 from shared.task import is_provider_name
 from shared.tick import Clockwork, Ticker
@@ -85,13 +86,21 @@ def queue() -> Queue:
 @cache
 def dynamodb() -> "DynamoDBClient":
     """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
-    return boto3.client("dynamodb", config=prompt(max_pool_connections=_connections()))
+    made: DynamoDBClient = aws.client("dynamodb", _connections())
+    return made
 
 
 @cache
 def store() -> Store:
-    """The items in DynamoDB."""
-    return Store(dynamodb(), settings().table_name, settings().retention_seconds)
+    """The items in DynamoDB, and in S3 what is too large for them."""
+    chosen = settings()
+    spill = Spill(s3, chosen.spill_bucket, spill_bytes=chosen.spill_bytes, days=chosen.spill_days)
+    return Store(dynamodb(), chosen.table_name, chosen.retention_seconds, spill)
+
+
+def s3() -> Any:
+    """A client of S3; it is made when the first large data come, in whatever thread."""
+    return aws.client("s3", settings().parallel_tasks + 2)
 
 
 @cache
@@ -134,7 +143,7 @@ def worker() -> Worker:
 @cache
 def viewer() -> Viewer:
     """The status view."""
-    return Viewer(store(), queue(), clock)
+    return Viewer(store(), queue(), clock, tick_seconds=settings().tick_seconds)
 
 
 @cache
@@ -155,7 +164,7 @@ def enqueuer() -> Enqueuer:
 @cache
 def notifier() -> Notifier:
     """Who tells workflows of ends. An answer or an error comes within 4 seconds."""
-    return Notifier(boto3.client("stepfunctions", config=prompt()), boto3.client("lambda", config=prompt()))
+    return Notifier(aws.client("stepfunctions"), aws.client("lambda"))
 
 
 @cache
@@ -188,7 +197,7 @@ def receiver() -> Receiver:
 @cache
 def reviver() -> Reviver:
     """revive."""
-    return Reviver(store=store(), queue=queue(), providers=providers(), clock=clock)
+    return Reviver(store=store(), queue=queue(), viewer=viewer(), providers=providers(), clock=clock)
 
 
 @cache
@@ -200,7 +209,7 @@ def ticker() -> Ticker:
 
 def invoke(function: str, event: dict[str, Any], *, times: int) -> None:
     """Start a function so many times, without waiting for it; a failure is logged and ends it, within 3 seconds."""
-    client = boto3.client("lambda", config=prompt())
+    client = aws.client("lambda")
     try:
         for _ in range(times):
             client.invoke(FunctionName=function, InvocationType="Event", Payload=dumps(event))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import boto3
 import fakeredis
 import pytest
+from botocore.config import Config
 from moto import mock_aws
 from redis import Redis, RedisCluster
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tests.simulator import Simulator
 
 TABLE = "meanwhile"
+BUCKET = "meanwhile-spill"
 RETENTION_SECONDS = 2_592_000
 THIRD_PARTY_SEED = 7
 
@@ -110,6 +112,26 @@ def dynamodb(dynamodb_client: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch)
     with mock_aws():
         create_table(dynamodb_client, TABLE)
         yield dynamodb_client
+
+
+@pytest.fixture(scope="session")
+def s3_client() -> Any:
+    """One client of S3 for all tests, for the same reason; configured as the deployed one."""
+    return boto3.client(
+        "s3",
+        region_name="us-east-1",
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+        config=Config(signature_version="s3v4"),
+    )
+
+
+@pytest.fixture
+def s3(s3_client: Any, dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Any:
+    """moto's S3 beside its DynamoDB, with the bucket, empty."""
+    monkeypatch.setattr(s3_client.meta, "events", copy.copy(s3_client.meta.events))  # a test may listen
+    s3_client.create_bucket(Bucket=BUCKET)
+    return s3_client
 
 
 @pytest.fixture

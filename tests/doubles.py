@@ -435,6 +435,9 @@ class MemoryStore:
         item = self._item(task)
         return None if item is None or item.expired(now) else item
 
+    def opened(self, item: Item, now: int) -> Item:
+        return item
+
     def begin(
         self,
         task: Task,

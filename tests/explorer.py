@@ -260,13 +260,14 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
     provider = Provider(rules, transport, Credentials((), _no_secret, transport), Random(0))
     providers = {PROVIDER: provider}
     worker = Worker(store, providers, _clock, max_crashes=SETTINGS.max_crashes, confirm_seconds=300)
+    viewer = Viewer(store, queue, _clock, tick_seconds=SETTINGS.tick_seconds)
     match kind:
         case "enqueue":
             enqueuer = Enqueuer(
                 store=store,
                 queue=queue,
                 worker=worker,
-                viewer=Viewer(store, queue, _clock),
+                viewer=viewer,
                 providers=providers,
                 settings=SETTINGS,
                 clock=_clock,
@@ -282,7 +283,7 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
         case "cancel":
             return Canceller(store=store, queue=queue, providers=providers, clock=_clock).cancel(TASK)
         case "revive":
-            return Reviver(store=store, queue=queue, providers=providers, clock=_clock).revive(TASK)
+            return Reviver(store=store, queue=queue, viewer=viewer, providers=providers, clock=_clock).revive(TASK)
         case "callback":
             addresses = Addresses("http://meanwhile.example", "env:KEY", _key)
             receiver = Receiver(

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.answer import Answer, problem
+from shared.answer import MAX_ANSWER_BYTES, Answer, carried, problem
+from shared.codec import dumps
 from shared.errors import BadRequest, Conflict, NotFound, SettingsError, StoreUnavailable, Unavailable
 from shared.task import Task
 
@@ -25,6 +26,21 @@ def test_an_answer_is_json_text_that_nobody_may_store() -> None:
     assert json.loads(answer.text) == answer.body
     assert answer.content_type == "application/json"
     assert answer.headers({}) == {"Cache-Control": "no-store"}
+
+
+def test_an_answer_that_lambda_would_not_carry_leaves_its_data_out_and_says_so() -> None:
+    rows = ["0123456789"] * 450_000
+    assert len(dumps(rows)) < MAX_ANSWER_BYTES  # too large only as the text within Lambda's own JSON
+    answer = Answer(status=200, body={"name": "a", "data": rows, "partial": False})
+    assert json.loads(answer.text) == answer.body == {"name": "a", "data": None, "partial": False, "data_url": None}
+
+
+def test_the_largest_answer_is_one_that_lambda_carries() -> None:
+    for text in ('{"a": "\\\\ \\" \\u0000 名"}', '"\\ud800"', "[]", dumps({"x": ['"'] * 3})):
+        assert carried(text) == len(json.dumps(text, ensure_ascii=False).encode()) - 2
+    body = {"data": "x" * (MAX_ANSWER_BYTES - len('{"data":""}') - 4)}
+    assert Answer(status=200, body=body).body == body
+    assert MAX_ANSWER_BYTES + 200_000 < 6 * 1024 * 1024
 
 
 def test_headers_are_text_even_where_they_are_numbers() -> None:

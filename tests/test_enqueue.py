@@ -102,7 +102,7 @@ class Front:
             store=self.store,
             queue=self.queue,
             worker=self.worker,
-            viewer=Viewer(self.store, self.queue, self.clock),
+            viewer=Viewer(self.store, self.queue, self.clock, tick_seconds=5),
             providers=self.providers,
             settings=Settings.from_environment(
                 {"NOTIFY": allowed} | {name.upper(): str(value) for name, value in settings.items()}

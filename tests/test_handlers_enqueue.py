@@ -2,6 +2,7 @@
 
 import json
 import logging
+import random
 import subprocess
 import sys
 import threading
@@ -9,13 +10,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import requests
 from redis import Redis
 
 from handlers import enqueue
 from shared import wiring
 from shared.record import Record
 from shared.task import Task
+from shared.view import instant
 from tests.api_events import Context, Event, http, rest
+from tests.clock import Clock
+from tests.conftest import BUCKET
 from tests.deployment import Answered, Deployment
 from tests.outage import Door, DynamoDBOutage, RedisOutage
 from tests.simulator import Said, Simulator, completed, pending, refused
@@ -318,6 +323,131 @@ def test_the_second_submit_after_a_lost_answer_carries_the_same_idempotency_key(
 def test_a_function_with_little_time_left_accepts_without_asking(deployed: Deployment, simulator: Simulator) -> None:
     assert deployed.enqueue(rest("GET", "/?task-name=a"), seconds=4).status == 202
     assert simulator.asked == []
+
+
+# --- large data
+
+LARGE = {"x": random.Random(1).randbytes(400_000).hex()}
+"""Too much for an item."""
+VAST = {"rows": ["0123456789"] * 450_000}
+"""Too much for an answer."""
+
+
+@pytest.fixture
+def bucket(deployed: Deployment, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The deployment's bucket of large data."""
+    monkeypatch.setenv("SPILL_BUCKET", BUCKET)
+    monkeypatch.setattr(wiring, "s3", lambda: s3)
+    return s3
+
+
+def behind(url: str) -> Any:
+    """What a client finds there."""
+    answered = requests.get(url, timeout=5)
+    assert answered.status_code == 200
+    return answered.json()
+
+
+def test_data_too_large_for_an_item_are_answered_all_the_same(
+    deployed: Deployment, shape: Shape, bucket: Any, simulator: Simulator
+) -> None:
+    simulator.say(pending(PARTIAL), completed(LARGE))
+    assert deployed.enqueue(shape("GET", "/?task-name=a")).body["data"] == PARTIAL
+    deployed.pass_(3)
+    assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
+    for target in ("/?task-name=a", "/tasks/example/a"):
+        answered = deployed.enqueue(shape("GET", target))
+        assert (answered.status, answered.body["data"], "data_url" in answered.body) == (200, LARGE, False)
+    simulator.say(pending(PARTIAL))
+    again = deployed.enqueue(shape("GET", "/?task-name=a", None, {"Cache-Control": "no-cache"}))
+    assert (again.status, again.body["data"]) == (202, LARGE | PARTIAL)
+    cancelled = deployed.enqueue(shape("DELETE", "/tasks/example/a"))
+    assert (cancelled.status, cancelled.body["data"]) == (200, LARGE | PARTIAL)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"x": "a" * 390_000}, {"x": "名" * 150_000}, {"x": random.Random(2).randbytes(1_000_000).hex()}],
+    ids=["390 kB of ASCII", "150 000 of three bytes each", "2 MB"],
+)
+def test_data_of_any_size_end_their_task_at_the_first_answer(
+    deployed: Deployment, bucket: Any, simulator: Simulator, data: Any
+) -> None:
+    simulator.say(completed(data))
+    deployed.enqueue(rest("GET", "/?task-name=a&provider=accepting"))
+    assert deployed.process() == {"accepting": {"claimed": 1, "completed": 1}}
+    assert deployed.enqueue(rest("GET", "/tasks/accepting/a")).body["data"] == data
+    assert len(simulator.asked) == 1
+
+
+@pytest.mark.parametrize("more", [{}, LARGE], ids=["from DynamoDB", "from S3"])
+def test_numbers_leave_as_they_came_merged_with_a_partial_answer(
+    deployed: Deployment, shape: Shape, bucket: Any, simulator: Simulator, more: Any
+) -> None:
+    stored = {"three": 3, "half": 1.5, "big": 1e22, "tiny": 5e-324, "": ""}
+    simulator.say(completed(stored | more), pending({"added": 1e-7}))
+    deployed.enqueue(shape("GET", "/?task-name=a"))
+    merged = deployed.enqueue(shape("GET", "/?task-name=a", None, {"Cache-Control": "no-cache"})).body["data"]
+    assert json.dumps(merged) == json.dumps(stored | more | {"added": 1e-7})
+
+
+def test_data_too_large_for_an_answer_are_a_link_in_each(
+    deployed: Deployment, shape: Shape, bucket: Any, clock: Clock, simulator: Simulator
+) -> None:
+    simulator.say(completed(VAST))
+    for target in ("/?task-name=a", "/?task-name=a", "/tasks/example/a"):
+        answered = deployed.enqueue(shape("GET", target))
+        assert (answered.status, answered.body["status"], answered.body["data"]) == (200, "completed", None)
+        assert behind(answered.body["data_url"]) == VAST
+        assert answered.body["data_url_expires_at"] == instant(clock() + 900_000)
+    assert simulator.calls() == ["GET /example"]
+
+
+def test_of_a_task_in_progress_the_partial_answer_stands_beside_the_link_to_the_stored_data(
+    deployed: Deployment, shape: Shape, bucket: Any, simulator: Simulator
+) -> None:
+    simulator.say(completed(VAST), pending(PARTIAL))
+    deployed.enqueue(shape("GET", "/?task-name=a"))
+    again = deployed.enqueue(shape("GET", "/?task-name=a", None, {"Cache-Control": "no-cache"}))
+    assert (again.status, again.body["data"], again.body["partial"]) == (202, PARTIAL, True)
+    assert behind(again.body["data_url"]) == VAST
+
+
+def test_stored_data_that_are_gone_are_503_until_they_are_fetched_anew(
+    deployed: Deployment, shape: Shape, bucket: Any, simulator: Simulator
+) -> None:
+    simulator.say(completed(LARGE), pending(), completed(LARGE))
+    deployed.enqueue(shape("GET", "/?task-name=a"))
+    [lost] = bucket.list_objects_v2(Bucket=BUCKET)["Contents"]
+    bucket.delete_object(Bucket=BUCKET, Key=lost["Key"])
+    for target in ("/?task-name=a", "/tasks/example/a"):
+        answered = deployed.enqueue(shape("GET", target))
+        assert is_problem(answered, 503, None)
+        assert "no-cache" in answered.body["detail"]
+        assert answered.headers["retry-after"] == "5"
+    anew = deployed.enqueue(shape("GET", "/?task-name=a", None, {"Cache-Control": "no-cache"}))
+    assert (anew.status, anew.body["data"], anew.body["data_url"]) == (202, None, None)
+    deployed.pass_(3)
+    deployed.process()
+    assert deployed.enqueue(shape("GET", "/?task-name=a")).body["data"] == LARGE
+
+
+def test_without_a_bucket_an_answer_that_cannot_hold_its_data_says_so(
+    deployed: Deployment, shape: Shape, simulator: Simulator
+) -> None:
+    simulator.say(completed(VAST))
+    for target in ("/?task-name=a", "/tasks/example/a"):
+        answered = deployed.enqueue(shape("GET", target))
+        assert (answered.status, answered.body["data"], answered.body["data_url"]) == (200, None, None)
+
+
+@pytest.mark.parametrize(("bucket_name", "asked"), [("", 1), (BUCKET, 0)])
+def test_where_data_may_spill_time_is_kept_for_it(
+    deployed: Deployment, monkeypatch: pytest.MonkeyPatch, simulator: Simulator, bucket_name: str, asked: int
+) -> None:
+    monkeypatch.setenv("SPILL_BUCKET", bucket_name)
+    assert deployed.enqueue(rest("GET", "/?task-name=a"), seconds=9).status == 202
+    assert len(simulator.asked) == asked
 
 
 # --- neighbours away

@@ -3,11 +3,17 @@
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import pytest
+import requests
 
-from local.dynamodb import TABLE_NAME, DynamoDB, table_definition, time_to_live
+from local.dynamodb import BUCKET_NAME, TABLE_NAME, DynamoDB, table_definition, time_to_live
 from local.template import table
+from shared import wiring
+from shared.spill import Spill
+from shared.store import Store
+from shared.task import Task
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +48,22 @@ def test_it_keeps_what_is_put(dynamodb: DynamoDB) -> None:
     assert client.get_item(TableName=TABLE_NAME, Key={"task_id": {"S": "example/a"}})["Item"]["generation"] == {
         "N": "1"
     }
+
+
+def test_large_data_go_to_its_bucket_and_a_link_leads_there(
+    dynamodb: DynamoDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", dynamodb.url)
+    store = Store(dynamodb.client(), TABLE_NAME, 60, Spill(wiring.s3, BUCKET_NAME, spill_bytes=4096, days=2))
+    task, data = Task("example", "a b/ü%"), {"x": Random(1).randbytes(3_000_000).hex()}
+    item = store.begin(task, None, {}, 0)
+    assert item
+    store.complete(task, item.generation, data, 0)
+    done = store.get(task, 0)
+    assert done
+    answered = requests.get(store.opened(done, 0).data.url, timeout=30)
+    assert (answered.status_code, answered.headers["content-type"]) == (200, "application/json")
+    assert answered.json() == data
 
 
 def test_of_conditional_writes_at_the_same_time_exactly_one_succeeds(dynamodb: DynamoDB) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from shared.record import Record
 from shared.revive import Reviver
 from shared.store import Store
 from shared.task import Task
+from shared.view import Viewer
 from shared.worker import record_of
 from tests.clock import Clock
 from tests.outage import DynamoDBOutage, RedisOutage
@@ -34,7 +36,8 @@ def redis_kind() -> str:
 
 @pytest.fixture
 def reviver(store: Store, queue: Queue, clock: Clock) -> Reviver:
-    return Reviver(store=store, queue=queue, providers={"job"}, clock=clock)
+    viewer = Viewer(store, queue, clock, tick_seconds=5)
+    return Reviver(store=store, queue=queue, viewer=viewer, providers={"job"}, clock=clock)
 
 
 @pytest.fixture
@@ -193,11 +196,11 @@ def test_a_revival_is_one_line(reviver: Reviver, failed_for: FailedFor, caplog: 
 
 
 def test_a_task_of_a_provider_that_is_gone_is_not_begun(
-    store: Store, queue: Queue, clock: Clock, failed_for: FailedFor
+    reviver: Reviver, store: Store, queue: Queue, clock: Clock, failed_for: FailedFor
 ) -> None:
     old = failed_for()
     with pytest.raises(BadRequest) as caught:
-        Reviver(store=store, queue=queue, providers=(), clock=clock).revive(TASK)
+        replace(reviver, providers=()).revive(TASK)
     assert caught.value.field == "provider"
     item = store.get(TASK, clock())
     assert item

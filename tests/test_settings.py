@@ -28,6 +28,9 @@ DEFAULTS = {
     "max_crashes": 3,
     "confirm_seconds": 300,
     "retention_seconds": 2_592_000,
+    "spill_bucket": "",
+    "spill_bytes": 65_536,
+    "spill_days": 90,
 }
 
 
@@ -76,6 +79,9 @@ def test_every_setting_says_what_it_means_and_has_its_unit_in_its_name() -> None
         ("MAX_CRASHES", "0", 0),
         ("CONFIRM_SECONDS", "0", 0),
         ("RETENTION_SECONDS", "60", 60),
+        ("SPILL_BUCKET", "stage-meanwhile-spill-1a2b", "stage-meanwhile-spill-1a2b"),
+        ("SPILL_BYTES", "4096", 4096),
+        ("SPILL_DAYS", "2", 2),
     ],
 )
 def test_a_sound_variable_is_taken(variable: str, text: str, value: Any) -> None:
@@ -112,6 +118,9 @@ def test_a_sound_variable_is_taken(variable: str, text: str, value: Any) -> None
         ("MAX_CRASHES", "-1", "must be between 0 and 100"),
         ("CONFIRM_SECONDS", "1e9", "must be between 0 and 86400"),
         ("RETENTION_SECONDS", "59", "must be between 60 and"),
+        ("SPILL_BUCKET", "s3://bucket", "must be an S3 bucket name"),
+        ("SPILL_BYTES", "4095", "must be between 4096 and"),
+        ("SPILL_DAYS", "1", "must be between 2 and"),
     ],
 )
 def test_a_faulty_variable_is_named_with_the_reason(variable: str, text: str, why: str) -> None:
@@ -138,6 +147,14 @@ def test_a_message_does_not_give_away_the_password_in_a_faulty_redis_url() -> No
 
 def test_a_lease_outlasts_an_attempt_by_ten_seconds() -> None:
     assert Settings.from_environment({"ATTEMPT_SECONDS": "33"}).lease_seconds == 43
+
+
+def test_objects_must_outlive_the_items_that_point_to_them_by_a_day() -> None:
+    retention = {"RETENTION_SECONDS": str(30 * 86_400), "SPILL_BUCKET": "meanwhile-spill"}
+    assert Settings.from_environment(retention | {"SPILL_DAYS": "31"}).spill_days == 31
+    with pytest.raises(SettingsError, match="SPILL_DAYS must be a day or more beyond RETENTION_SECONDS"):
+        Settings.from_environment(retention | {"SPILL_DAYS": "30"})
+    assert Settings.from_environment({"RETENTION_SECONDS": str(100 * 86_400)}).spill_bucket == ""  # nothing spills
 
 
 def test_settings_do_not_change() -> None:

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from local import template
+from shared.enqueue import RESERVE_SECONDS
+from shared.errors import SettingsError
 from shared.settings import NOTIFY_KINDS, Settings
+from shared.spill import CALL_SECONDS
 
 ROOT = Path(__file__).parents[1]
 GATEWAY_SECONDS = 29  # API Gateway gives up on an integration after this
@@ -42,7 +45,7 @@ CONDITIONS = {
 }
 """Conditions that hold when that parameter is given."""
 # Known to botocore rather than to us.
-FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB"}
+FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3"}
 
 
 TEMPLATE = template.template()
@@ -179,7 +182,8 @@ def test_enqueue_ends_before_its_lease_and_before_the_gateway_gives_up() -> None
 
 
 def test_enqueue_has_time_to_store_and_settle_after_the_longest_first_answer() -> None:
-    assert properties("EnqueueFunction")["Timeout"] >= PARAMETERS["FirstAnswerSeconds"]["MaxValue"] + 5
+    longest = PARAMETERS["FirstAnswerSeconds"]["MaxValue"]
+    assert properties("EnqueueFunction")["Timeout"] >= longest + RESERVE_SECONDS + CALL_SECONDS
 
 
 def test_process_has_time_for_its_window_one_more_attempt_and_settling() -> None:
@@ -200,7 +204,9 @@ def test_functions_get_only_variables_that_someone_reads() -> None:
 
 
 def test_a_deployment_with_default_parameters_has_the_default_settings() -> None:
-    assert deployed() == Settings(table_name="Table", queue_prefix="StackName", provider_servers={})
+    assert deployed() == Settings(
+        table_name="Table", queue_prefix="StackName", spill_bucket="SpillBucket", provider_servers={}
+    )
 
 
 @pytest.mark.parametrize("bound", ["MinValue", "MaxValue"])
@@ -281,15 +287,27 @@ INDEX = {"Fn::Sub": "${Table.Arn}/index/open"}
 STREAM = {"Fn::GetAtt": "Table.StreamArn"}
 NOTIFY_DEAD = {"Fn::GetAtt": "NotifyDeadLetters.Arn"}
 READ_STREAM = [f"dynamodb:{word}" for word in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")]
+OBJECTS = {"Fn::Sub": "${SpillBucket.Arn}/*"}
 
 
 @pytest.mark.parametrize(
     ("function", "rights"),
     [
-        ("EnqueueFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE)]),
-        ("ProcessFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE)]),
+        (
+            "EnqueueFunction",
+            [
+                ("dynamodb:GetItem", TABLE),
+                ("dynamodb:UpdateItem", TABLE),
+                ("s3:GetObject", OBJECTS),
+                ("s3:PutObject", OBJECTS),
+            ],
+        ),
+        (
+            "ProcessFunction",
+            [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)],
+        ),
         ("ReconcileFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:Query", INDEX)]),
-        ("CallbackFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE)]),
+        ("CallbackFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)]),
         ("NotifyFunction", [*((action, STREAM) for action in READ_STREAM), ("sqs:SendMessage", NOTIFY_DEAD)]),
     ],
 )
@@ -364,10 +382,12 @@ def test_workflows_are_told_by_who_may_and_only_those_that_are_named() -> None:
     assert may == ["EnqueueFunction", "NotifyFunction"]
 
 
-def test_no_statement_has_a_wildcard() -> None:
-    found = list(statements(RESOURCES))
+def test_nothing_is_allowed_with_a_wildcard_but_the_buckets_objects() -> None:
+    found = [statement for statement in statements(RESOURCES) if statement["Effect"] == "Allow"]
     assert found
-    assert not [statement for statement in found if "*" in json.dumps(statement)]
+    for statement in found:
+        narrow = {"Action": statement["Action"]} if statement["Resource"] == OBJECTS else statement
+        assert "*" not in json.dumps(narrow)
 
 
 # --- the table
@@ -499,9 +519,50 @@ def test_nothing_is_pushed_unless_asked_for(parameter: str) -> None:
     assert PARAMETERS[parameter]["Default"] == ""
 
 
+# --- the bucket
+
+
+def test_the_bucket_is_encrypted_private_and_kept_with_the_table() -> None:
+    bucket = properties("SpillBucket")
+    (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    blocked = bucket["PublicAccessBlockConfiguration"]
+    assert blocked == dict.fromkeys(
+        ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True
+    )
+    assert bucket["OwnershipControls"] == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+    assert RESOURCES["SpillBucket"]["DeletionPolicy"] == RESOURCES["SpillBucket"]["UpdateReplacePolicy"] == "Retain"
+
+
+def test_nobody_reaches_the_bucket_without_tls() -> None:
+    policy = properties("SpillBucketPolicy")
+    assert policy["Bucket"] == {"Ref": "SpillBucket"}
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "s3:*")
+    assert statement["Resource"] == [{"Fn::GetAtt": "SpillBucket.Arn"}, OBJECTS]
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_the_lifecycle_removes_objects_when_the_functions_think_and_no_item_needs_them() -> None:
+    (rule,) = properties("SpillBucket")["LifecycleConfiguration"]["Rules"]
+    assert rule["Status"] == "Enabled"
+    assert "Prefix" not in rule  # every object
+    assert rule["ExpirationInDays"] == GLOBALS["Environment"]["Variables"]["SPILL_DAYS"] == {"Ref": "SpillDays"}
+    assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
+    days, retention = PARAMETERS["SpillDays"], PARAMETERS["RetentionSeconds"]
+    assert (days["Default"] - 1) * 86_400 >= retention["Default"]
+    assert (days["MinValue"] - 1) * 86_400 >= retention["MinValue"]
+
+
+def test_functions_refuse_a_lifecycle_that_removes_what_an_item_still_points_to() -> None:
+    with pytest.raises(SettingsError, match="SPILL_DAYS"):
+        deployed(SpillDays="30", RetentionSeconds=str(30 * 86_400))
+    assert deployed(SpillDays="31", RetentionSeconds=str(30 * 86_400)).spill_days == 31
+
+
 def test_the_outputs_say_where_to_ask_and_what_was_made() -> None:
     outputs = {name: output["Value"] for name, output in TEMPLATE["Outputs"].items()}
     assert f"/{properties('Api')['StageName']}/" in outputs["ApiUrl"]["Fn::Sub"]
     made = {output["Ref"] for name, output in outputs.items() if name != "ApiUrl"}
     always = {function for function in FUNCTIONS if "Condition" not in RESOURCES[function]}
-    assert made == {"Table", "EndsDeadLetters", "NotifyDeadLetters", *always}
+    assert made == {"Table", "SpillBucket", "EndsDeadLetters", "NotifyDeadLetters", *always}

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shared.answer import Answer
 from shared.errors import NotFound, StoreUnavailable
-from shared.item import Item
+from shared.item import Item, Spilled
 from shared.queue import Queue
 from shared.queued import Add
 from shared.record import Record
+from shared.spill import Link
 from shared.store import Store
 from shared.task import Task
-from shared.view import Viewer, instant, show, whole_seconds
+from shared.view import Viewer, instant, show
 from shared.worker import record_of
 from tests.clock import START_MS, Clock
 from tests.outage import DynamoDBOutage, RedisOutage
@@ -51,7 +53,7 @@ def redis_kind() -> str:
 
 @pytest.fixture
 def viewer(store: Store, queue: Queue, clock: Clock) -> Viewer:
-    return Viewer(store, queue, clock)
+    return Viewer(store, queue, clock, tick_seconds=5)
 
 
 @pytest.fixture
@@ -117,14 +119,35 @@ def test_an_item_of_the_future_has_no_negative_age() -> None:
     assert show(ITEM, START_MS - 5000)["age_seconds"] == 0
 
 
+def test_a_link_stands_beside_the_data_that_it_leads_to() -> None:
+    done = dataclasses.replace(ITEM, status="completed", data=Link("https://s3/x", START_MS), partial=None)
+    body = show(done, START_MS)
+    assert (body["data"], body["data_url"]) == (None, "https://s3/x")
+    assert body["data_url_expires_at"] == instant(START_MS)
+
+
+def test_while_stored_data_cannot_be_given_the_partial_answer_stands_alone() -> None:
+    body = show(dataclasses.replace(ITEM, data=Link()), START_MS)
+    assert (body["data"], body["data_url"]) == (ITEM.partial, None)
+    assert "data_url_expires_at" not in body
+
+
+def test_an_item_that_was_not_opened_cannot_be_shown() -> None:
+    closed = dataclasses.replace(ITEM, data=Spilled("key", "digest", 1, 1, 0), partial=None)
+    with pytest.raises(TypeError, match="Spilled"):
+        Answer(status=200, body=show(closed, START_MS))
+
+
 def test_an_instant_is_rfc_3339_in_utc_to_the_millisecond() -> None:
     assert instant(0) == "1970-01-01T00:00:00.000Z"
     assert instant(START_MS + 7.5) == "2025-06-15T15:06:40.007Z"
 
 
 @pytest.mark.parametrize(("seconds", "whole"), [(-3, 1), (0, 1), (0.2, 1), (1, 1), (1.001, 2), (6.5, 7)])
-def test_retry_after_is_rounded_up_and_never_below_a_second(seconds: float, whole: int) -> None:
-    assert whole_seconds(seconds) == whole
+def test_retry_after_is_rounded_up_and_never_below_a_second(
+    viewer: Viewer, begun: Callable[[], Item], seconds: float, whole: int
+) -> None:
+    assert viewer.accepted(begun(), seconds).retry_after_seconds == whole
 
 
 # --- where it stands
