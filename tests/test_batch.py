@@ -140,6 +140,20 @@ def test_first_attempts_run_at_the_same_time(front: Front, simulator: Simulator)
     assert front.threads == [ACCEPTED_AT_ONCE, MAX_BATCH]
 
 
+def test_dynamodb_is_asked_about_several_requests_at_the_same_time(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, get = threading.Barrier(ACCEPTED_AT_ONCE), front.store.get
+
+    def meeting(task: Task, now: int) -> Any:
+        together.wait(PATIENCE_SECONDS)
+        return get(task, now)
+
+    monkeypatch.setattr(front.store, "get", meeting)
+    results = front.ask(*(request(f"t{i}", "accepting") for i in range(ACCEPTED_AT_ONCE)))
+    assert statuses(results) == [202] * ACCEPTED_AT_ONCE
+
+
 def test_redis_is_called_once_for_each_provider_and_verb(front: Front, redis_client: "Redis") -> None:
     outage = RedisOutage(redis_client)
     front.ask(request("warm"), request("warm", "job"), request("warm", "accepting"))  # loads the scripts

@@ -68,7 +68,7 @@ def test_wrong_settings_are_told_whichever_part_is_made_first(
 
 
 @pytest.mark.parametrize(
-    "make", [*MAKERS, wiring.viewer, wiring.canceller, wiring.reviver, wiring.logger, wiring.metrics]
+    "make", [*MAKERS, wiring.viewer, wiring.batcher, wiring.canceller, wiring.reviver, wiring.logger, wiring.metrics]
 )
 def test_each_part_is_made_once(make: Callable[[], object]) -> None:
     assert make() is make()
