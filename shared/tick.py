@@ -84,6 +84,7 @@ class _Run:
     invite: Invite | None
     in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
     suspects: set[str] = field(default_factory=set)
+    plenty: set[str] = field(default_factory=set)
     alone: bool = False
     tally: Tally = field(default_factory=dict)
     began: float = 0
@@ -121,14 +122,17 @@ class _Run:
         return wait_seconds
 
     def call_for_help(self) -> None:
-        """Invite further ticks, once, if at its pace so far this one cannot ask all that is due before it ends."""
+        """Invite further ticks, once, if at its pace so far this one cannot ask all that is due before it ends.
+
+        Counts providers with plenty: one that gave less than was asked of it has no more, or is paused or at a limit.
+        """
         elapsed, full = self.elapsed(), len(self.in_flight) >= self.settings.parallel_tasks
         finished = sum(tally["claimed"] for tally in self.tally.values()) - len(self.in_flight)
         if self.invite is None or not full or not finished or elapsed < self.look_for_help_at:
             return
         self.look_for_help_at = elapsed + self.settings.tick_seconds
         try:
-            due = sum(self.queue.backlog(provider) for provider in self.providers)
+            due = sum(self.queue.backlog(provider) for provider in self.plenty)
         except QueueUnavailable as error:
             log.warning("queue unavailable", extra={"reason": str(error), "then": "no further ticks are invited"})
             return
@@ -152,6 +156,8 @@ class _Run:
             for provider in tuple(hungry):
                 limit = min(share, self.settings.parallel_tasks - len(self.in_flight))
                 taken, waits[provider] = self.claim(provider, limit) if limit > 0 else (0, 0.0)
+                if limit > 0:
+                    (self.plenty.add if taken == limit else self.plenty.discard)(provider)
                 if taken < limit or limit == 0:
                     hungry.remove(provider)
         return min(waits.values(), default=math.inf)

@@ -10,9 +10,10 @@ import pytest
 
 from shared.errors import QueueUnavailable
 from shared.item import Item
+from shared.limits import Health
 from shared.provider import Provider
 from shared.queue import Queue
-from shared.queued import Claim, Claimed
+from shared.queued import Add, Claim, Claimed, Release
 from shared.settings import Settings
 from shared.settle import Settlement
 from shared.store import Store
@@ -790,6 +791,17 @@ def test_nobody_is_invited_while_slots_are_free(bed: Bed, seed: Any, monkeypatch
         seed(f"t{i}", due_seconds=2 * i)
     asked: list[int] = []
     bed.tick(Doing(), invite=asked.append, parallel_tasks=2)
+    assert asked == []
+
+
+def test_what_a_paused_provider_holds_back_invites_nobody(bed: Bed, seed: Any, clock: Clock) -> None:
+    for i in range(60):
+        seed(f"t{i}")
+    bed.queue.add([Add(Task("paused", f"p{i}"), 1, "{}") for i in range(200)], token="t")
+    (held,) = bed.queue.claim("paused", limit=1, lease_seconds=30, token="u").tasks
+    bed.queue.release([Release(held.hold)], Health(pause_seconds=500))
+    asked: list[int] = []
+    bed.tick(taking(clock, 0.5), providers=("example", "paused"), invite=asked.append, parallel_tasks=2)
     assert asked == []
 
 
