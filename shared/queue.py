@@ -29,6 +29,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from redis import Redis, RedisCluster, RedisError
 from redis.commands.core import Script
+from redis.exceptions import AskError
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
@@ -237,12 +238,23 @@ class Queue:
         base = f"{{{self._prefix}:{provider}}}"
         return base if key == "queue" else f"{base}:{key}"
 
-    @staticmethod
-    def _guarded(call: Callable[[], Any]) -> Any:
+    def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
+        except AskError as error:  # MOVED too
+            wanted = "REDIS_URL must name a server without cluster mode, or an endpoint that stands for a whole cluster"
+            raise QueueUnavailable(
+                f"{_where(self._client)}: another node has this queue ({error}); {wanted}"
+            ) from error
         except RedisError as error:
-            raise QueueUnavailable(f"Redis: {type(error).__name__}: {error}") from error
+            raise QueueUnavailable(f"{_where(self._client)}: {type(error).__name__}: {error}") from error
+
+
+def _where(client: "Redis | RedisCluster") -> str:
+    """Where Redis is looked for, as a message says it: the host and nothing secret."""
+    pool = getattr(client, "connection_pool", None)  # a cluster has none
+    known = pool.connection_kwargs if pool else {}
+    return f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
 
 
 def _held(hold: Hold) -> tuple[str, str, int]:
