@@ -129,7 +129,7 @@ def redis_server(loopback_only: None) -> Iterator[Server]:
 
         def server(kind: Kind) -> RedisServer:
             if kind not in running:
-                running[kind] = stack.enter_context(_server_or_skip(kind))
+                running[kind] = stack.enter_context(server_or_skip(kind))
             return running[kind]
 
         yield server
@@ -165,7 +165,7 @@ def redis_cluster(loopback_only: None) -> Iterator[Callable[[Kind], int]]:
 
         def cluster(kind: Kind) -> int:
             if kind not in running:
-                running[kind] = stack.enter_context(_cluster(_server_or_skip(kind).binary))
+                running[kind] = stack.enter_context(_cluster(server_or_skip(kind).binary))
             return running[kind]
 
         yield cluster
@@ -258,7 +258,8 @@ def third_party() -> Iterator[ThirdParty]:
 # ---
 
 
-def _server_or_skip(kind: Kind) -> RedisServer:
+def server_or_skip(kind: Kind) -> RedisServer:
+    """A server that is not started yet."""
     try:
         return RedisServer(kind)
     except NoServerError as error:

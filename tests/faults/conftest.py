@@ -1,13 +1,14 @@
 """What the fault tests stand on: a DynamoDB of their own for all of them, a provider and a world for each."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from local.dynamodb import DynamoDB
-from tests.conftest import Server
-from tests.faults.world import MakeWorld, World
+from tests.conftest import Server, server_or_skip
+from tests.faults.world import MakeWorld, StartServer, World
 from tests.simulator import Simulator, pending
 
 
@@ -24,6 +25,13 @@ def simulator() -> Iterator[Simulator]:
     with Simulator() as simulator:
         simulator.say(pending({"city": "Ghent"}, id="j-1"))
         yield simulator
+
+
+@pytest.fixture
+def start_server(loopback_only: None) -> Iterator[StartServer]:
+    """Starts servers of the test's own, which it may kill or set as it likes."""
+    with ExitStack() as running:
+        yield lambda kind="valkey": running.enter_context(server_or_skip(kind))
 
 
 @pytest.fixture

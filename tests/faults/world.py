@@ -12,6 +12,7 @@ from redis import Redis
 
 from handlers import enqueue, process, reconcile
 from local.dynamodb import DynamoDB, create_table
+from local.redis_server import RedisServer
 from shared import wiring
 from tests.api_events import Context, Event, rest
 from tests.clock import Clock
@@ -36,7 +37,10 @@ ROUNDS = 12
 
 
 class World:
-    """The handlers in this process, warm, or in others that may die; over one Redis, one table and one provider."""
+    """The handlers in this process, warm, or in others that may die; over one Redis, one table and one provider.
+
+    `way` is the URL by which the handlers reach that Redis, if not the same as the test does.
+    """
 
     def __init__(
         self,
@@ -45,7 +49,9 @@ class World:
         simulator: Simulator,
         redis_url: str,
         dynamodb: DynamoDB,
+        *,
         files: Mapping[str, Any] = {"job": FILE},
+        way: str | None = None,
         **settings: str,
     ) -> None:
         self.simulator = simulator
@@ -62,7 +68,7 @@ class World:
         chosen = {
             "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url,
             "TABLE_NAME": self.table,
-            "REDIS_URL": redis_url,
+            "REDIS_URL": way or redis_url,
             "PROVIDERS_DIR": str(folder),
             "DEFAULT_PROVIDER": next(iter(files)),
             "IDLE_SECONDS": "0",  # a tick ends as soon as nothing is due
@@ -189,7 +195,8 @@ class World:
 
 
 MakeWorld: TypeAlias = Callable[..., World]
-"""Makes a world; `redis_url`, `files` and settings may be other than usual."""
+"""Makes a world; `redis_url`, `way`, `files` and settings may be other than usual."""
+StartServer: TypeAlias = Callable[..., RedisServer]
 
 
 def _above_0(tally: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
