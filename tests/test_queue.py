@@ -1,4 +1,4 @@
-"""The queue's contract: the same promises on fakeredis, Valkey and Redis, single and cluster, and on the double."""
+"""The queue's contract: the same promises on fakeredis, Valkey and Redis, alone and as clusters, and on the double."""
 
 import threading
 from collections.abc import Callable
