@@ -288,7 +288,7 @@ def _cluster(binary: Path, nodes: int) -> Iterator[list[int]]:
 
 
 @contextmanager
-def _node(binary: Path, number: int) -> Iterator["Redis"]:
+def _node(binary: Path, number: int) -> Iterator[Any]:
     """A server in cluster mode that knows no other yet; a client of it."""
     port, bus = free_port(), free_port()
     options = {"bind": "127.0.0.1", "port": port, "cluster-port": bus, "cluster-enabled": "yes", "save": ""}
@@ -297,15 +297,16 @@ def _node(binary: Path, number: int) -> Iterator["Redis"]:
         quiet = subprocess.DEVNULL
         with subprocess.Popen([binary, *words], stdin=quiet, stdout=quiet, stderr=quiet) as process:
             try:
-                with Redis(port=port, decode_responses=True) as client:
-                    wait_until(lambda: _answers(client), 20, "the node")
+                with Redis(port=port, decode_responses=True) as known:
+                    wait_until(lambda: _answers(known), 20, "the node")
+                    client: Any = known  # its untyped methods
                     client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
                     yield client
             finally:
                 process.kill()
 
 
-def _is_whole(client: "Redis") -> bool:
+def _is_whole(client: Any) -> bool:
     """Whether a node knows who has each slot."""
     return bool(client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
 
