@@ -137,7 +137,7 @@ class Queue:
         self._client = client
         self._prefix = prefix
         prelude = (_SCRIPTS / "prelude.lua").read_text()
-        verbs = ("add", "claim", "complete", "release", "bury", "forget", "look")
+        verbs = ("add", "claim", "complete", "release", "bury", "forget", "look", "strays")
         self._scripts: dict[str, Script] = {
             verb: client.register_script(prelude + (_SCRIPTS / f"{verb}.lua").read_text()) for verb in verbs
         }
@@ -218,8 +218,25 @@ class Queue:
 
     def dead(self, provider: str) -> list[Task]:
         """Every dead letter's task, in no order."""
+        return self._members(provider, "dead")
+
+    def queued(self, provider: str) -> list[Task]:
+        """Every task that waits or is being processed, in no order."""
+        return self._members(provider, "queue")
+
+    def strays(self, provider: str) -> list[Task]:
+        """Tasks of which something is left although they are neither in the queue nor dead: a server lost the rest."""
+        names: set[str] = set()
+        for key in ("leases", "state", "tasks", "jobs", "groups"):
+            cursor: str | None = None
+            while cursor != "0":
+                cursor, found = self._call("strays", provider, (_KEYS.index(key) + 1, cursor or "0"))
+                names.update(found)
+        return [Task(provider, name) for name in sorted(names)]
+
+    def _members(self, provider: str, key: str) -> list[Task]:
         names = self._guarded(
-            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, "dead"), count=BATCH)}
+            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, key), count=BATCH)}
         )
         return [Task(provider, name) for name in names]
 

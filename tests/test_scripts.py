@@ -17,7 +17,7 @@ from tests.conftest import SERVERS
 from tests.keys import PREFIX, PROVIDER, Bench, key_of
 
 HOUR = 3600.0
-VERBS = ("add", "claim", "complete", "release", "bury", "forget", "look")
+VERBS = ("add", "claim", "complete", "release", "bury", "forget", "look", "strays")
 
 pytestmark = pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
 
@@ -48,6 +48,7 @@ def every_verb(queue: Queue, bench: Bench) -> dict[str, Callable[[], object]]:
         "bury": lambda: queue.bury([hold["bury"]]),
         "forget": lambda: queue.forget([(task("forget"), 1), (task("dead"), 9)]),
         "look": lambda: queue.look([task("due"), task("complete")], records=True),
+        "strays": lambda: queue._call("strays", PROVIDER, (3, "0")),
     }
 
 
