@@ -102,6 +102,7 @@ DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
 BEGIN = ("GetItem", "UpdateItem", "add")
 OPEN_ITEMS = ("Query",) * 16
+STRAYS = ("strays",) * 5
 
 CASES = (
     # enqueue: a request, and what the provider may say at once; the next generation; cancel and revive
@@ -229,13 +230,20 @@ CASES = (
         steps=("claim", "GetItem", "GET", "UpdateItem", "complete", "claim"),
     ),
     # reconcile
-    Case(name="requeue", handler="reconcile", stage=flushed, steps=(*OPEN_ITEMS, "look", "GetItem", "add")),
+    Case(name="requeue", handler="reconcile", stage=flushed, steps=(*OPEN_ITEMS, "look", "GetItem", "add", *STRAYS)),
+    Case(
+        name="forget",
+        handler="reconcile",
+        stage=cancelled_half,
+        steps=(*OPEN_ITEMS, *STRAYS, "look", "GetItem", "forget"),
+        ends="cancelled",
+    ),
 )
 KILLS = [
     pytest.param(case, step, id=f"{case.name} - {step} {name}")
     for case in CASES
     for step, name in enumerate(case.steps)
-    if case.steps[step + 1 : step + 2] != (name,) or name != "Query"  # one of the sixteen stands for all
+    if case.steps[step + 1 : step + 2] != (name,) or name == "claim"  # of many looks the last stands for all
 ]
 
 

@@ -186,8 +186,8 @@ class World:
         generations = Counter(end.rpartition(" ")[0] for end in self.ends.elements())
         assert set(generations.values()) == {1}  # one result for each
         parts = self.bench.parts(provider)
-        kept = {"dead", "state", "gate"} if item["status"]["S"] == "failed" else {"gate"}
-        assert {part for part, members in parts.items() if members} <= kept
+        kept = {"dead", "state"} if item["status"]["S"] == "failed" else set()
+        assert {part for part, members in parts.items() if name in members} <= kept
 
     def _note(self, step: Step) -> None:
         if step[1]:
