@@ -73,9 +73,10 @@ def _schedule(
     is_there = parts["state"].get(name, "0").partition(":")[0] == f"{fields['generation']}"
     score = parts["queue"].get(name) if is_there else None
     if score is not None:
-        with suppress(ValueError):  # of junk nothing is told
+        with suppress(ValueError, TypeError, KeyError):  # of junk, and of what later code wrote, nothing is told
             record = json.loads(parts["tasks"][name])
-            fields |= {key: record[key] for key in ("attempts", "errors", "progress", "reason")}
+            known = {key: record[key] for key in ("attempts", "errors", "progress", "reason")}
+            fields |= known if record["version"] == 1 else {}
         fields["schedule"] = "waiting" if score > 0 else "processing"
     elif is_there and name in parts["dead"]:
         fields["schedule"] = "dead letter"

@@ -80,7 +80,7 @@ class World:
         patch.setattr(wiring, "SHIPPED", folder)
         patch.setattr(wiring, "clock", self.clock)
         patch.setattr(wiring, "_prompt", mortal.patient)
-        mortal.watch(patch.setattr, self._note)
+        mortal.watch(patch.setattr, self.note)
 
     def close(self) -> None:
         """Lets go of the connections."""
@@ -125,7 +125,7 @@ class World:
         """What such a process did, once it is over."""
         life = self.send(handler, event, dies_after=dies_after).wait()
         for step in life.steps:
-            self._note(step)
+            self.note(step)
         return life
 
     # --- time
@@ -189,7 +189,8 @@ class World:
         kept = {"dead", "state"} if item["status"]["S"] == "failed" else set()
         assert {part for part, members in parts.items() if name in members} <= kept
 
-    def _note(self, step: Step) -> None:
+    def note(self, step: Step) -> None:
+        """Keeps in mind what a step ended."""
         if step[1]:
             self.ends[step[1]] += 1
 
