@@ -1,4 +1,4 @@
-"""What Lambda does to a function: ends it in mid-batch, starts it twice, freezes it, leaves threads over, deploys anew."""
+"""What Lambda does to a function: ends it in mid-batch, starts it twice, freezes it, leaves threads, deploys anew."""
 
 import json
 import logging

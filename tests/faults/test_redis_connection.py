@@ -315,9 +315,7 @@ def test_a_redis_that_nobody_answers_for_costs_a_request_one_short_wait_and_reco
         assert world.post(NAME).status == 202
         assert 0 < sum(waits[black_hole]) < PROMPT_SECONDS
         wiring.queue()._client.close()
-    for made in vars(wiring).values():
-        if hasattr(made, "cache_clear"):
-            made.cache_clear()
+    world.forget_wiring()
     ends_well(world)
 
 
