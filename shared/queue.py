@@ -29,6 +29,7 @@ from typing import Any, cast
 
 from redis import Redis, RedisCluster, RedisError
 from redis.commands.core import Script
+from redis.exceptions import AskError
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
@@ -62,7 +63,7 @@ class Queue:
         self._client = client
         self._prefix = prefix
         prelude = (_SCRIPTS / "prelude.lua").read_text()
-        verbs = ("add", "claim", "complete", "release", "bury", "forget", "hasten", "look")
+        verbs = ("add", "claim", "complete", "release", "bury", "forget", "hasten", "look", "strays")
         self._scripts: dict[str, Script] = {
             verb: client.register_script(prelude + (_SCRIPTS / f"{verb}.lua").read_text()) for verb in verbs
         }
@@ -153,8 +154,25 @@ class Queue:
 
     def dead(self, provider: str) -> list[Task]:
         """Every dead letter's task, in no order."""
+        return self._members(provider, "dead")
+
+    def queued(self, provider: str) -> list[Task]:
+        """Every task that waits or is being processed, in no order."""
+        return self._members(provider, "queue")
+
+    def strays(self, provider: str) -> list[Task]:
+        """Tasks of which something is left although they are neither in the queue nor dead: a server lost the rest."""
+        names: set[str] = set()
+        for key in ("leases", "state", "tasks", "jobs", "groups"):
+            cursor: str | None = None
+            while cursor != "0":
+                cursor, found = self._call("strays", provider, (_KEYS.index(key) + 1, cursor or "0"))
+                names.update(found)
+        return [Task(provider, name) for name in sorted(names)]
+
+    def _members(self, provider: str, key: str) -> list[Task]:
         names = self._guarded(
-            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, "dead"), count=BATCH)}
+            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, key), count=BATCH)}
         )
         return [Task(provider, name) for name in names]
 
@@ -173,12 +191,23 @@ class Queue:
         base = f"{{{self._prefix}:{provider}}}"
         return base if key == "queue" else f"{base}:{key}"
 
-    @staticmethod
-    def _guarded(call: Callable[[], Any]) -> Any:
+    def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
+        except AskError as error:  # MOVED too
+            wanted = "REDIS_URL must name a server without cluster mode, or an endpoint that stands for a whole cluster"
+            raise QueueUnavailable(
+                f"{_where(self._client)}: another node has this queue ({error}); {wanted}"
+            ) from error
         except RedisError as error:
-            raise QueueUnavailable(f"Redis: {type(error).__name__}: {error}") from error
+            raise QueueUnavailable(f"{_where(self._client)}: {type(error).__name__}: {error}") from error
+
+
+def _where(client: "Redis | RedisCluster") -> str:
+    """Where Redis is looked for, as a message says it: the host and nothing secret."""
+    pool = getattr(client, "connection_pool", None)  # a cluster has none
+    known = pool.connection_kwargs if pool else {}
+    return f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
 
 
 def _held(hold: Hold) -> tuple[str, str, int]:

@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from random import Random
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from shared.errors import QueueUnavailable, StoreUnavailable
+from shared.item import Item
 from shared.provider import Provider
 from shared.queue import BATCH, Queue, new_token
-from shared.queued import Add
+from shared.queued import Add, Hold, Place
 from shared.rules import Rules
+from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
 from shared.worker import record_of
@@ -20,8 +22,8 @@ T = TypeVar("T")
 
 STOP_SECONDS = 10.0
 """A run stops when the function has less left than this; the next one begins with other items."""
-DEAD_A_RUN = 1000
-"""So many of a provider's dead letters are looked at in a run."""
+LOOKS_A_RUN = 1000
+"""So many of a provider's dead letters are looked at in a run, and of its tasks that are not among the open items."""
 
 log = logging.getLogger("meanwhile")
 
@@ -46,19 +48,21 @@ class Reconciler:
         self._random = random
 
     def run(self, remaining: Callable[[], float]) -> dict[str, Counter[str]]:
-        """One run over all providers: how many open items were seen, requeued, and dead letters forgotten, for each."""
+        """One run over all providers: for each, how many open items were seen and requeued, and how many entries of
+        Redis whose tasks have ended were buried or forgotten."""
         tally: dict[str, Counter[str]] = {name: Counter() for name in self._providers}
+        is_open: dict[str, set[Task]] = {name: set() for name in self._providers}
         names = self._random.sample(list(tally), len(tally))  # no provider is always the last
-        for step in (self._requeue, self._forget_dead):
+        for step in (self._requeue, self._end):
             for name in (name for name in names if not tally[name]["unreachable"]):
                 try:
-                    tally[name] += step(name, remaining)
+                    tally[name] += step(name, is_open[name], remaining)
                 except (QueueUnavailable, StoreUnavailable) as error:
                     tally[name]["unreachable"] += 1
                     log.error("reconcile stopped", extra={"provider": name, "reason": str(error)})
         return tally
 
-    def _requeue(self, name: str, remaining: Callable[[], float]) -> Counter[str]:
+    def _requeue(self, name: str, is_open: set[Task], remaining: Callable[[], float]) -> Counter[str]:
         """Queue every open item, older than a lease, whose generation or a higher one Redis does not hold."""
         tally: Counter[str] = Counter()
         before = self._clock() - int(self._lease_seconds * 1000)
@@ -68,6 +72,7 @@ class Reconciler:
                 break
             places = self._queue.look([task for task, _ in batch])
             missing = [one for one, place in zip(batch, places, strict=True) if place.held_generation < one[1]]
+            is_open.update(task for task, _ in batch)
             tally["seen"] += len(batch)
             tally["requeued"] += self._add(missing, self._providers[name].rules)
         return tally
@@ -88,27 +93,47 @@ class Reconciler:
                 log.info("requeued", extra=said)
         return added.count("created")
 
-    def _forget_dead(self, name: str, remaining: Callable[[], float]) -> Counter[str]:
-        """Forget dead letters whose item is gone, or no longer tells of that failure; of many, some each run."""
+    def _end(self, name: str, is_open: set[Task], remaining: Callable[[], float]) -> Counter[str]:
+        """End what Redis has of tasks that are not among the open items, as the items say; of many, some each run."""
         tally: Counter[str] = Counter()
-        dead = self._queue.dead(name)
-        for batch in _batches(self._random.sample(dead, min(len(dead), DEAD_A_RUN))):
+        queued = [task for task in self._queue.queued(name) if task not in is_open]
+        entries = self._queue.strays(name) + self._some(queued) + self._some(self._queue.dead(name))
+        for batch in _batches(entries):
             if remaining() < STOP_SECONDS:
                 tally["unfinished"] += 1
                 break
-            ends = []
+            ends: dict[str, list[Hold]] = {"buried": [], "forgotten": []}
             for task, place in zip(batch, self._queue.look(batch), strict=True):
-                if place.buried_seconds is None:  # revived or begun again since it was listed
-                    continue
-                item = self._store.get(task, self._clock())
-                if item is None or item.status != "failed" or item.generation != place.generation:
-                    ends.append((task, place.generation))
-            forgotten = self._queue.forget(ends) if ends else []
-            for (task, generation), done in zip(ends, forgotten, strict=True):
-                if done:
-                    log.info("forgotten", extra={"provider": name, "task": task.name, "generation": generation})
-            tally["forgotten"] += sum(forgotten)
+                if place.lease_seconds is None and (end := _end_of(place, self._store.get(task, self._clock()))):
+                    ends[end].append(Hold(task, place.generation, token=""))  # what nobody holds has no token
+            tally["buried"] += _told("buried", ends["buried"], self._queue.bury)
+            tally["forgotten"] += _told("forgotten", ends["forgotten"], self._forget)
         return tally
+
+    def _forget(self, ends: list[Hold]) -> list[bool]:
+        return self._queue.forget([(end.task, end.generation) for end in ends])
+
+    def _some(self, tasks: list[Task]) -> list[Task]:
+        return self._random.sample(tasks, min(len(tasks), LOOKS_A_RUN))
+
+
+def _end_of(place: Place, item: Item | None) -> Literal["buried", "forgotten"] | None:
+    """How an entry that nobody holds ends; None: it is as its item says, or `_requeue` sees to it."""
+    is_waiting = place.due_seconds is not None
+    is_dead = place.buried_seconds is not None and not is_waiting
+    if item and item.status == "pending" and not is_dead:
+        return None
+    if item and item.status == "failed" and item.generation == place.generation and not item.refused:
+        return "buried" if is_waiting else None if is_dead else "forgotten"
+    return "forgotten"
+
+
+def _told(end: str, entries: list[Hold], move: Callable[[list[Hold]], list[bool]]) -> int:
+    """How many were moved, each of them one line."""
+    moved = [one for one, done in zip(entries, move(entries) if entries else [], strict=True) if done]
+    for one in moved:
+        log.info(end, extra=facts(one))
+    return len(moved)
 
 
 def _batches(values: Iterable[T]) -> Iterator[list[T]]:

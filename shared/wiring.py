@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ReadOnlyError
 from redis.retry import Retry
 
 from shared import aws
@@ -71,14 +72,17 @@ def metrics() -> Metrics:
 
 @cache
 def queue() -> Queue:
-    """The queue in Redis: at most one retry, on a broken connection only, so that no reply is waited for twice."""
+    """The queue in Redis: at most one retry, so that no reply is waited for twice, over a connection made anew.
+
+    It is for one that is broken, or leads to what has become a replica: that refused the first write, so none happened.
+    """
     client = Redis.from_url(
         _redis_url(settings().redis_url),
         decode_responses=True,
         encoding_errors="replace",
         socket_connect_timeout=1,
         socket_timeout=2,
-        retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+        retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError, ReadOnlyError)),
     )
     return Queue(client, settings().queue_prefix)
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 TABLE = "meanwhile"
 BUCKET = "meanwhile-spill"
+SLOTS = 16384
 RETENTION_SECONDS = 2_592_000
 THIRD_PARTY_SEED = 7
 
@@ -151,7 +152,7 @@ def redis_server(loopback_only: None) -> Iterator[Server]:
 
         def server(kind: Kind) -> RedisServer:
             if kind not in running:
-                running[kind] = stack.enter_context(_server_or_skip(kind))
+                running[kind] = stack.enter_context(server_or_skip(kind))
             return running[kind]
 
         yield server
@@ -164,12 +165,13 @@ SERVERS = (
 )
 
 
+CLUSTER_OF_THREE = pytest.param("redis cluster of three", marks=pytest.mark.server)
 CLUSTERS = (
     pytest.param("valkey cluster", marks=pytest.mark.server),
     pytest.param("redis cluster", marks=pytest.mark.server),
 )
-EVERY_KIND = ("memory", *SERVERS)
-"""The double too: a contract that runs on all four holds it to what the servers do."""
+EVERY_KIND = ("memory", *SERVERS, CLUSTER_OF_THREE)
+"""The double too: a contract that runs on all of them holds it to what the servers do."""
 
 
 @pytest.fixture(params=SERVERS)
@@ -180,15 +182,15 @@ def redis_kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def redis_cluster(loopback_only: None) -> Iterator[Callable[[Kind], int]]:
-    """The ports of real clusters of one node, one of each kind at most, started when first asked for."""
+def redis_cluster(loopback_only: None) -> Iterator[Callable[[Kind, int], list[int]]]:
+    """The ports of real clusters, of a kind and so many nodes, started when first asked for."""
     with ExitStack() as stack:
-        running: dict[Kind, int] = {}
+        running: dict[tuple[Kind, int], list[int]] = {}
 
-        def cluster(kind: Kind) -> int:
-            if kind not in running:
-                running[kind] = stack.enter_context(_cluster(_server_or_skip(kind).binary))
-            return running[kind]
+        def cluster(kind: Kind, nodes: int) -> list[int]:
+            if (kind, nodes) not in running:
+                running[kind, nodes] = stack.enter_context(_cluster(server_or_skip(kind).binary, nodes))
+            return running[kind, nodes]
 
         yield cluster
 
@@ -204,8 +206,9 @@ def redis_client(request: pytest.FixtureRequest, redis_kind: str, redis_server: 
         case "valkey" | "redis":
             client = Redis.from_url(redis_server(redis_kind).url, **options)
             client.flushall()
-        case "valkey cluster" | "redis cluster":
-            port = request.getfixturevalue("redis_cluster")(redis_kind.removesuffix(" cluster"))
+        case "valkey cluster" | "redis cluster" | "redis cluster of three":
+            nodes = 3 if redis_kind.endswith("three") else 1
+            port = request.getfixturevalue("redis_cluster")(redis_kind.partition(" ")[0], nodes)[0]
             client = cast("Redis", RedisCluster("127.0.0.1", port, **options))  # the same to a queue
             client.flushall()
         case _:
@@ -280,7 +283,8 @@ def third_party() -> Iterator[ThirdParty]:
 # ---
 
 
-def _server_or_skip(kind: Kind) -> RedisServer:
+def server_or_skip(kind: Kind) -> RedisServer:
+    """A server that is not started yet."""
     try:
         return RedisServer(kind)
     except NoServerError as error:
@@ -290,8 +294,24 @@ def _server_or_skip(kind: Kind) -> RedisServer:
 
 
 @contextmanager
-def _cluster(binary: Path) -> Iterator[int]:
-    """A cluster whose one node has every slot; its port."""
+def _cluster(binary: Path, nodes: int) -> Iterator[list[int]]:
+    """A cluster whose nodes share the slots evenly; their ports."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(_node(binary, number)) for number in range(nodes)]
+        ports = [int(client.connection_pool.connection_kwargs["port"]) for client in clients]
+        for number, client in enumerate(clients):
+            first, after = (SLOTS * share // nodes for share in (number, number + 1))
+            client.execute_command("CLUSTER ADDSLOTSRANGE", first, after - 1)
+            if number:
+                bus = clients[0].config_get("cluster-port")["cluster-port"]
+                client.execute_command("CLUSTER MEET", "127.0.0.1", ports[0], bus)
+        wait_until(lambda: all(_is_whole(client) for client in clients), 60, "the cluster")
+        yield ports
+
+
+@contextmanager
+def _node(binary: Path, number: int) -> Iterator[Any]:
+    """A server in cluster mode that knows no other yet; a client of it."""
     port, bus = free_port(), free_port()
     options = {"bind": "127.0.0.1", "port": port, "cluster-port": bus, "cluster-enabled": "yes", "save": ""}
     with tempfile.TemporaryDirectory(prefix="meanwhile-cluster-") as directory:
@@ -299,13 +319,18 @@ def _cluster(binary: Path) -> Iterator[int]:
         quiet = subprocess.DEVNULL
         with subprocess.Popen([binary, *words], stdin=quiet, stdout=quiet, stderr=quiet) as process:
             try:
-                with Redis(port=port, decode_responses=True) as client:
-                    wait_until(lambda: _answers(client), 20, "the cluster")
-                    client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-                    wait_until(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok", 20, "slots")
-                yield port
+                with Redis(port=port, decode_responses=True) as known:
+                    wait_until(lambda: _answers(known), 20, "the node")
+                    client: Any = known  # its untyped methods
+                    client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
+                    yield client
             finally:
                 process.kill()
+
+
+def _is_whole(client: Any) -> bool:
+    """Whether a node knows who has each slot."""
+    return bool(client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
 
 
 def _answers(client: "Redis") -> bool:

@@ -246,6 +246,14 @@ class MemoryQueue:
     def dead(self, provider: str) -> list[Task]:
         return [Task(provider, name) for name in self._parts(provider).dead]
 
+    def queued(self, provider: str) -> list[Task]:
+        return [Task(provider, name) for name in self._parts(provider).queue]
+
+    def strays(self, provider: str) -> list[Task]:
+        parts = self._parts(provider)
+        left = {*parts.leases, *parts.state, *parts.tasks, *parts.jobs, *parts.groups}
+        return [Task(provider, name) for name in sorted(left - parts.queue.keys() - parts.dead.keys())]
+
     def _parts(self, provider: str) -> _Parts:
         if self.unavailable:
             raise QueueUnavailable("the double is told to fail")

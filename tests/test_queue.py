@@ -1,4 +1,4 @@
-"""The queue's contract: the same promises on fakeredis, Valkey and Redis, single and cluster, and on the double."""
+"""The queue's contract: the same promises on fakeredis, Valkey and Redis, alone and as clusters, and on the double."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from shared.queued import Add, Claim, Hold, Place
 from shared.task import Task
 from tests.conftest import CLUSTERS, EVERY_KIND, SERVERS
 from tests.doubles import MemoryQueue
-from tests.keys import PREFIX, PROVIDER, Bench
+from tests.keys import PREFIX, PROVIDER, Bench, key_of
 
 LEASE_SECONDS = 30.0
 HOURS = 3600.0
@@ -701,6 +701,25 @@ def test_a_task_at_0_without_a_lease_is_held_by_nobody_and_adding_takes_it_again
     assert queue.look([task()])[0].held_generation == 0
     assert add(queue, generation=1) == "created"
     assert names(claim(queue)) == ["a"]
+
+
+@pytest.mark.junk
+@pytest.mark.parametrize("part", ["leases", "state", "tasks", "jobs", "groups"])
+def test_what_is_left_of_a_task_that_is_nowhere_is_listed_and_nothing_else_is(
+    queue: Queue, seed: Any, bench: Bench, part: str
+) -> None:
+    seed("waiting", group="A", has_job=True)
+    seed("leased", lease_seconds=9)
+    seed("dead", dead=True)
+    assert queue.strays(PROVIDER) == []
+    left: dict[str, float | str] = {"leases": 5.0, "state": "1::0", "tasks": "{}", "jobs": "", "groups": "A"}
+    for number in range(3):
+        bench.keys.write(key_of(PROVIDER, part), f"stray {number}", left[part])
+    assert queue.strays(PROVIDER) == [task(f"stray {number}") for number in range(3)]
+    assert sorted(one.name for one in queue.queued(PROVIDER)) == ["leased", "waiting"]
+    for one in queue.strays(PROVIDER):
+        queue.forget([(one, 1)])
+    assert queue.strays(PROVIDER) == []
 
 
 # --- trouble

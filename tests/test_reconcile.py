@@ -428,7 +428,7 @@ def test_no_provider_waits_for_the_dead_letters_of_another(run: Run, begun: Begu
 def test_of_many_dead_letters_each_run_looks_at_other_ones(
     run: Run, seed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconcile, "DEAD_A_RUN", 3)
+    monkeypatch.setattr(reconcile, "LOOKS_A_RUN", 3)
     for i in range(5):
         seed(f"dead {i}", dead=True)
     assert [run()["example"].get("forgotten", 0) for _ in range(3)] == [3, 2, 0]

@@ -18,7 +18,7 @@ from tests.conftest import SERVERS
 from tests.keys import PREFIX, PROVIDER, Bench, key_of
 
 HOUR = 3600.0
-VERBS = ("add", "claim", "complete", "release", "bury", "forget", "hasten", "look")
+VERBS = ("add", "claim", "complete", "release", "bury", "forget", "hasten", "look", "strays")
 
 pytestmark = pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
 
@@ -51,6 +51,7 @@ def every_verb(queue: Queue, bench: Bench) -> dict[str, Callable[[], object]]:
         "forget": lambda: queue.forget([(task("forget"), 1), (task("dead"), 9)]),
         "hasten": lambda: queue.hasten([(task("later"), 1)]),
         "look": lambda: queue.look([task("due"), task("complete")], records=True),
+        "strays": lambda: queue._call("strays", PROVIDER, (3, "0")),
     }
 
 

@@ -1,0 +1,61 @@
+"""What the fault tests stand on: a DynamoDB of their own for all of them, a provider and a world for each."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from local.dynamodb import DynamoDB
+from tests.conftest import Server, server_or_skip
+from tests.faults.world import MakeWorld, StartServer, World
+from tests.simulator import Simulator, pending
+
+
+@pytest.fixture(scope="session")
+def dynamodb_server(loopback_only: None) -> Iterator[DynamoDB]:
+    """A server; each world has a table of its own there."""
+    with DynamoDB() as server:
+        yield server
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A provider that takes every job and is at work for ever, unless told otherwise."""
+    with Simulator() as simulator:
+        simulator.say(pending({"city": "Ghent"}, id="j-1"))
+        yield simulator
+
+
+@pytest.fixture
+def start_server(loopback_only: None) -> Iterator[StartServer]:
+    """Starts servers of the test's own, which it may kill or set as it likes."""
+    with ExitStack() as running:
+        yield lambda kind="valkey": running.enter_context(server_or_skip(kind))
+
+
+@pytest.fixture
+def make_world(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    simulator: Simulator,
+    redis_server: Server,
+    dynamodb_server: DynamoDB,
+) -> Iterator[MakeWorld]:
+    """Makes worlds, and lets go of them."""
+    made: list[World] = []
+
+    def make(redis_url: str | None = None, **options: object) -> World:
+        url = redis_url or redis_server("valkey").url
+        made.append(World(monkeypatch, tmp_path, simulator, url, dynamodb_server, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> World:
+    """A world as the settings' defaults have it."""
+    return make_world()

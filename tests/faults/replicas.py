@@ -1,0 +1,72 @@
+"""A primary and its replica, and a way that leads to whichever of them is the primary."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from redis import Redis
+
+from local.redis_server import RedisServer
+from local.waiting import wait_until
+from tests.faults.mortal import PATIENCE_SECONDS
+from tests.faults.proxy import Proxy
+
+
+class Pair:
+    """`way` is where clients connect; what goes over `link` from primary to replica can be held up."""
+
+    def __init__(self, primary: RedisServer, replica: RedisServer, way: Proxy, link: Proxy) -> None:
+        self.way = way
+        self.link = link
+        self._primary = primary
+        self._replica = replica
+
+    def follow(self) -> None:
+        """Begin to replicate; returns when the replica has all there is."""
+        with _client(self._primary) as primary, _client(self._replica) as replica:
+            primary.config_set("repl-diskless-sync-delay", 0)
+            replica.replicaof("127.0.0.1", f"{self.link.port}")
+            wait_until(lambda: _follows(replica), PATIENCE_SECONDS, "the replica")
+
+    def fall_behind(self) -> None:
+        """From now on the replica gets nothing more; what was written before, it has."""
+        with _client(self._primary) as primary:
+            primary.set("mark", "")
+            assert primary.wait(1, PATIENCE_SECONDS * 1000) == 1
+            self.link.hold()
+            primary.delete("mark")
+        with _client(self._replica) as replica:
+            assert replica.exists("mark")
+
+    def fail_over(self) -> None:
+        """The primary dies, the replica takes its place as it is."""
+        with _client(self._replica) as replica:
+            replica.replicaof("NO", "ONE")
+            replica.delete("mark")
+        self._primary.kill()
+        self.way.target = self._replica.port
+        self.way.cut()
+
+    def swap(self) -> None:
+        """The replica becomes the primary, the primary its replica; connections stay, and lead to the old one."""
+        with _client(self._primary) as primary, _client(self._replica) as replica:
+            replica.replicaof("NO", "ONE")
+            self.way.target = self._replica.port
+            primary.replicaof("127.0.0.1", f"{self._replica.port}")
+            wait_until(lambda: _follows(primary), PATIENCE_SECONDS, "the former primary")
+
+
+@contextmanager
+def pair(primary: RedisServer, replica: RedisServer) -> Iterator[Pair]:
+    """The two, the replica up to date."""
+    with Proxy(primary.port) as way, Proxy(primary.port) as link:
+        made = Pair(primary, replica, way, link)
+        made.follow()
+        yield made
+
+
+def _client(server: RedisServer) -> "Redis":
+    return Redis.from_url(server.url, decode_responses=True)
+
+
+def _follows(client: "Redis") -> bool:
+    return bool(client.info("replication").get("master_link_status") == "up")

@@ -1,0 +1,298 @@
+"""Killed after any step whatever, each handler leaves a task that ends, once, or nothing at all."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tests.api_events import Event, rest
+from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World
+from tests.keys import key_of
+from tests.simulator import Said, completed, pending, refused, says
+
+pytestmark = pytest.mark.server
+
+WHOLE = {"city": "Ghent", "rating": 4.5}
+PENDING = pending({"city": "Ghent"}, id="j-1")
+DONE = completed(WHOLE)
+FURTHER = pending({"city": "Ghent", "street": None, "x": 1}, id="j-1")
+NAME = "victim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A handler at work on one task: all its steps, what the provider says meanwhile, and how the task ends then.
+
+    `unended` steps are followed by another end, `ends_else`; `submits` is how often the provider is given a job, and
+    once more after a kill at the one step that may lead to it: the answer to a submit was never stored.
+    """
+
+    name: str
+    handler: str
+    steps: tuple[str, ...]
+    event: Event | None = None
+    stage: Callable[[World], object] = lambda _: None
+    first_answer_seconds: float = 5
+    says: Said = PENDING
+    then: Said = DONE
+    ends: str = "completed"
+    ends_else: str = ""
+    unended: tuple[int, ...] = ()
+    submits: int = 1
+
+    def end(self, step: int) -> str:
+        """How the task ends after a kill at that step."""
+        return self.ends_else if step in self.unended else self.ends
+
+    def repeats(self, step: int) -> bool:
+        """Whether a kill at that step may lead to a second submit."""
+        return self.steps[step] == "POST"
+
+
+def post(world: World) -> None:
+    assert world.post(NAME).status == 202
+
+
+def due(world: World) -> None:
+    post(world)
+    world.pass_(LEASE_SECONDS)
+
+
+def failed(world: World) -> None:
+    due(world)
+    world.simulator.say(refused("no such customer"))
+    assert world.process() == {"job": {"claimed": 1, "buried": 1}}
+
+
+def ended(world: World) -> None:
+    due(world)
+    world.simulator.say(completed({"city": "Bruges"}))
+    assert world.process() == {"job": {"claimed": 1, "completed": 1}}
+
+
+def cancelled_half(world: World) -> None:
+    """Cancelled in the item alone: the function died before it came to Redis."""
+    due(world)
+    assert world.run("enqueue", DELETE, dies_after=1).killed
+
+
+def crashing(world: World) -> None:
+    """It has ended its worker more often than a task may."""
+    due(world)
+    for claim in (0, 1, 1, 1):  # from the second time on it is a suspect, which a second claim asks for
+        assert world.run("process", dies_after=claim).killed
+        world.pass_(LEASE_SECONDS + 1)
+
+
+def unreadable(world: World) -> None:
+    """Its record is junk."""
+    due(world)
+    world.redis.hset(key_of("job", "tasks"), NAME, "{")
+
+
+def flushed(world: World) -> None:
+    post(world)
+    world.redis.flushall()
+    world.pass_(LEASE_SECONDS + 1)
+
+
+POST = rest("POST", "/tasks", {"provider": "job", "name": NAME})
+AGAIN = rest("POST", "/tasks", {"provider": "job", "name": NAME}, {"Cache-Control": "no-cache"})
+DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
+REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
+BEGIN = ("GetItem", "UpdateItem", "add")
+OPEN_ITEMS = ("Query",) * 16
+STRAYS = ("strays",) * 5
+
+CASES = (
+    # enqueue: a request, and what the provider may say at once; the next generation; cancel and revive
+    Case(name="request", handler="enqueue", event=POST, steps=(*BEGIN, "POST", "UpdateItem", "release")),
+    Case(
+        name="request completed at once",
+        handler="enqueue",
+        event=POST,
+        says=DONE,
+        steps=(*BEGIN, "POST", "UpdateItem", "complete"),
+    ),
+    Case(
+        name="request refused",
+        handler="enqueue",
+        event=POST,
+        says=refused("no such customer"),
+        then=refused("no such customer"),
+        steps=(*BEGIN, "POST", "UpdateItem", "forget"),
+        ends="failed",
+    ),
+    Case(name="request accepted unasked", handler="enqueue", event=POST, first_answer_seconds=0, steps=BEGIN),
+    Case(
+        name="request for the next generation",
+        handler="enqueue",
+        event=AGAIN,
+        stage=ended,
+        steps=(*BEGIN, "POST", "UpdateItem", "release"),
+        submits=2,
+    ),
+    Case(
+        name="cancel",
+        handler="enqueue",
+        event=DELETE,
+        stage=due,
+        steps=("GetItem", "UpdateItem", "forget", "GetItem", "DELETE"),
+        ends="cancelled",
+        ends_else="completed",
+        unended=(0,),
+    ),
+    Case(
+        name="revive",
+        handler="enqueue",
+        event=REVIVE,
+        stage=failed,
+        steps=BEGIN,
+        submits=2,
+        ends_else="failed",
+        unended=(0,),
+    ),
+    # process: a submit, a poll, and every end of either
+    Case(
+        name="submit",
+        handler="process",
+        stage=post,
+        first_answer_seconds=0,
+        steps=("claim", "GetItem", "POST", "UpdateItem", "release", "claim"),
+    ),
+    Case(
+        name="submit completed at once",
+        handler="process",
+        stage=post,
+        first_answer_seconds=0,
+        says=DONE,
+        steps=("claim", "GetItem", "POST", "UpdateItem", "complete", "claim"),
+    ),
+    Case(
+        name="poll with news",
+        handler="process",
+        stage=due,
+        says=FURTHER,
+        steps=("claim", "GET", "UpdateItem", "release", "claim"),
+    ),
+    Case(name="poll without news", handler="process", stage=due, steps=("claim", "GET", "release", "claim")),
+    Case(
+        name="poll in trouble",
+        handler="process",
+        stage=due,
+        says=says(500, {}),
+        steps=("claim", "GET", "release", "claim"),
+    ),
+    Case(
+        name="poll completed",
+        handler="process",
+        stage=due,
+        says=DONE,
+        steps=("claim", "GET", "UpdateItem", "complete", "claim"),
+    ),
+    Case(
+        name="poll failed",
+        handler="process",
+        stage=due,
+        says=refused("no such customer"),
+        then=refused("no such customer"),
+        steps=("claim", "GET", "UpdateItem", "bury", "claim"),
+        ends="failed",
+    ),
+    Case(
+        name="job lost",
+        handler="process",
+        stage=due,
+        says=says(200, {"status": "lost"}),
+        steps=("claim", "GET", "UpdateItem", "release", "claim"),
+        submits=2,
+    ),
+    Case(
+        name="poll of a cancelled task",
+        handler="process",
+        stage=cancelled_half,
+        says=FURTHER,
+        steps=("claim", "GET", "UpdateItem", "DELETE", "forget", "claim"),
+        ends="cancelled",
+    ),
+    Case(
+        name="task that kills",
+        handler="process",
+        stage=crashing,
+        steps=("claim", "claim", "UpdateItem", "bury", "claim", "claim", "claim"),
+        ends="failed",
+    ),
+    Case(
+        name="record unreadable",
+        handler="process",
+        stage=unreadable,
+        says=DONE,
+        steps=("claim", "GetItem", "GET", "UpdateItem", "complete", "claim"),
+    ),
+    # reconcile
+    Case(name="requeue", handler="reconcile", stage=flushed, steps=(*OPEN_ITEMS, "look", "GetItem", "add", *STRAYS)),
+    Case(
+        name="forget",
+        handler="reconcile",
+        stage=cancelled_half,
+        steps=(*OPEN_ITEMS, *STRAYS, "look", "GetItem", "forget"),
+        ends="cancelled",
+    ),
+)
+KILLS = [
+    pytest.param(case, step, id=f"{case.name} - {step} {name}")
+    for case in CASES
+    for step, name in enumerate(case.steps)
+    if case.steps[step + 1 : step + 2] != (name,) or name == "claim"  # of many looks the last stands for all
+]
+
+
+def staged(case: Case, make_world: MakeWorld) -> World:
+    world = make_world(files={"job": FILE | {"firstAnswer": case.first_answer_seconds}})
+    case.stage(world)
+    world.simulator.say(case.says)
+    return world
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_these_are_all_the_steps(make_world: MakeWorld, case: Case) -> None:
+    life = staged(case, make_world).run(case.handler, case.event)
+    assert life.names == list(case.steps)
+    assert life.result is not None
+
+
+@pytest.mark.parametrize(("case", "step"), KILLS)
+def test_killed_after_any_step_it_ends_once_and_is_submitted_no_more_than_it_must_be(
+    make_world: MakeWorld, case: Case, step: int
+) -> None:
+    world = staged(case, make_world)
+    assert world.run(case.handler, case.event, dies_after=step).killed
+    world.check(NAME)
+    if world.item(NAME) is None:  # nothing was accepted, nothing is there
+        assert step == 0
+        assert world.redis.dbsize() == 0
+        return
+    world.simulator.say(case.then)
+    world.finish(NAME)
+    world.check_end(NAME)
+    assert world.status(NAME) == case.end(step)
+    keys = world.submits(NAME)
+    assert len(set(keys)) <= case.submits
+    assert len(keys) <= case.submits + case.repeats(step)
+
+
+@pytest.mark.parametrize("step", range(5), ids=["claim", "GET", "UpdateItem", "bury", "claim again"])
+def test_a_dead_letter_can_be_revived_wherever_its_burial_was_cut_off(make_world: MakeWorld, step: int) -> None:
+    world = make_world()
+    due(world)
+    world.simulator.say(refused("no such customer"))
+    assert world.run("process", dies_after=step).killed
+    world.finish(NAME)
+    assert world.bench.state("job").keys() == {NAME}
+    world.check(NAME)
+    world.simulator.say(DONE)
+    assert world.ask(REVIVE).status == 202
+    world.check(NAME)
+    world.finish(NAME)
+    world.check_end(NAME)
+    assert (world.status(NAME), world.bench.state("job")) == ("completed", {})

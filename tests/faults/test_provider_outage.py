@@ -1,0 +1,171 @@
+"""A provider that is down, flaps or is too slow: no task is lost, no storm follows, and no other provider suffers."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shared import wiring
+from shared.queued import Add
+from shared.task import Task
+from shared.worker import record_of
+from tests.faults.virtual_time import BETWEEN_TICKS_SECONDS, VirtualTime
+from tests.faults.world import FILE, MakeWorld, World
+from tests.simulator import BROKEN, DRIPPING, EXAMPLE, Said, completed, pending, says
+
+pytestmark = pytest.mark.server
+
+DONE = completed({"city": "Ghent"})
+WORKING = pending({"city": "Ghent"})
+DOWN = (BROKEN, says(500, {}), says(503, {}))
+USUAL = {"IDLE_SECONDS": "15", "TICK_SECONDS": "5"}
+HOUR_TICKS = 3600 // BETWEEN_TICKS_SECONDS
+
+
+def begin(world: World, provider: str, names: list[str]) -> None:
+    """Accepted and not yet asked about."""
+    adds = []
+    for name in names:
+        item = wiring.store().begin(Task(provider, name), None, {}, world.clock())
+        assert item
+        adds.append(Add(item.task, item.generation, record_of(item).to_text()))
+    wiring.queue().add(adds, token="t")
+
+
+def ended(world: World, provider: str, status: str = "completed") -> int:
+    """How many tasks have ended so."""
+    return sum(count for end, count in world.ends.items() if end.startswith(f"{provider}/") and end.endswith(status))
+
+
+class Provider:
+    """What the provider is asked, by the minute of the world's time, and whether it is up."""
+
+    def __init__(self, world: World, is_up: Callable[[], bool] = lambda: True, up: Said = WORKING) -> None:
+        self.minutes: Counter[int] = Counter()
+        self.is_up = is_up
+        self.up = up
+        self._world = world
+        self._take = world.simulator.take
+        world.simulator.take = self.take  # type: ignore[method-assign]
+
+    def take(self, asked: Any) -> Said:
+        self._take(asked)
+        self.minutes[self.minute()] += 1
+        return self.up if self.is_up() else random.choice(DOWN)
+
+    def minute(self) -> int:
+        return self._world.clock() // 60_000
+
+
+def plain(**polling: Any) -> Any:
+    return EXAMPLE | {"polling": EXAMPLE["polling"] | {"jitter": "full", "maxErrors": 10} | polling}
+
+
+# --- down for an hour, then back
+
+
+@pytest.mark.parametrize(
+    ("tasks", "file", "most"),
+    [
+        (30, plain(), None),
+        (1, plain(maxErrors=1000), None),
+        (30, plain() | {"limits": {"rate": {"requests": 15, "seconds": 60, "burst": 5}}}, 20),
+        (30, plain() | {"limits": {"parallel": 3}}, None),
+    ],
+    ids=["many tasks", "a single task", "a rate", "a few at once"],
+)
+def test_a_provider_that_was_down_for_an_hour_is_not_stormed_and_every_task_ends(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, tasks: int, file: Any, most: int | None
+) -> None:
+    world = make_world(files={"job": file}, **USUAL)
+    provider = Provider(world)
+    time = VirtualTime(world, monkeypatch, lambda _: 0.5)
+    names = [f"{number}" for number in range(tasks)]
+    begin(world, "job", names)
+    for _ in range(4):
+        time.tick()
+    steady = max(provider.minutes.values()) if most is None else most
+    provider.is_up = lambda: False
+    begun = provider.minutes.total()
+    for _ in range(HOUR_TICKS):
+        time.tick()
+    assert provider.minutes.total() - begun <= 20 + 3 * HOUR_TICKS  # those under way, and then a few probes a minute
+    provider.is_up = lambda: True
+    back = provider.minute()
+    for _ in range(3):
+        time.tick()
+    assert 0 < provider.minutes[back] <= (most or 2 * steady)
+    assert 0 < provider.minutes[back + 1] <= (most or 2 * steady)
+    provider.up = DONE
+    for _ in range(6):
+        time.tick()
+    assert (ended(world, "job"), world.bench.state("job")) == (tasks, {})
+    for name in names[:3]:
+        world.check_end(name)
+
+
+def test_a_provider_that_flaps_is_asked_no_more_than_a_sound_one_and_every_task_ends(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(files={"job": plain()}, **USUAL)
+    provider = Provider(world)
+    time = VirtualTime(world, monkeypatch, lambda _: 0.5)
+    begin(world, "job", [f"{number}" for number in range(40)])
+    for _ in range(5):
+        time.tick()
+    steady = max(provider.minutes.values())
+    begun = provider.minute()
+    provider.is_up = lambda: world.clock() // 20_000 % 2 == 0  # up for 20 seconds, down for 20
+    for _ in range(20):
+        time.tick()
+    assert max(count for minute, count in provider.minutes.items() if minute >= begun) <= 2 * steady
+    provider.up = DONE
+    for _ in range(10):
+        time.tick()
+    assert (ended(world, "job"), world.bench.state("job")) == (40, {})
+
+
+# --- answers slower than the deadline
+
+
+def test_submits_whose_answers_come_too_late_are_repeated_under_one_key_and_end(make_world: MakeWorld) -> None:
+    world = make_world(files={"job": FILE | {"firstAnswer": 0.2}}, ATTEMPT_SECONDS="0.2")
+    world.simulator.say(DRIPPING)
+    assert world.post("a").status == 202
+    world.pass_(60)
+    assert world.process() == {"job": {"claimed": 1, "retried": 1}}
+    world.check("a")
+    world.simulator.say(pending(id="j-1"))
+    world.pass_(60)
+    assert world.process() == {"job": {"claimed": 1, "snoozed": 1}}
+    world.simulator.say(DONE)
+    world.finish("a")
+    world.check_end("a")
+    keys = world.submits("a")
+    assert (len(keys), len(set(keys))) == (3, 1)
+
+
+# --- beside others
+
+
+def test_one_providers_outage_leaves_another_nine_tenths_of_what_ends_without_it(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sound_ends(neighbours: int) -> int:
+        """How many tasks of a sound provider end in four ticks, whose slots are never idle."""
+        world = make_world(files={"sound": EXAMPLE, "down": plain()}, **USUAL)
+        world.simulator.say(DONE)
+        for number in range(neighbours):
+            world.simulator.say(BROKEN, to=f"down {number}")
+        time = VirtualTime(world, monkeypatch, lambda _: 20)  # the sound one is slow, the other never answers
+        begin(world, "sound", [f"{number}" for number in range(250)])
+        begin(world, "down", [f"down {number}" for number in range(neighbours)])
+        for _ in range(4):
+            time.tick()
+        return ended(world, "sound")
+
+    alone = sound_ends(neighbours=0)
+    assert 0 < alone < 250
+    assert sound_ends(neighbours=100) >= 0.9 * alone

@@ -1,0 +1,227 @@
+"""Whatever half of a task is missing or left over in Redis, reconcile puts it right, says so, and is then done."""
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.api_events import rest
+from tests.faults.world import LEASE_SECONDS, World
+from tests.keys import key_of
+from tests.simulator import completed, pending, refused
+
+pytestmark = pytest.mark.server
+
+NAME = "a"
+PENDING = pending({"city": "Ghent"}, id="j-1")
+DONE = completed({"city": "Ghent", "rating": 4.5})
+DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
+PARTS = ("queue", "leases", "state", "tasks", "dead", "jobs", "groups")
+REMOVALS = {"queue": "zrem", "leases": "zrem", "dead": "zrem", "jobs": "srem", "state": "hdel", "tasks": "hdel"}
+REQUEUED = {"seen": 1, "requeued": 1}
+
+
+def waiting(world: World) -> None:
+    world.post(NAME)
+
+
+def leased(world: World) -> None:
+    """Somebody has claimed it and is dead."""
+    world.post(NAME)
+    world.pass_(LEASE_SECONDS)
+    assert world.run("process", dies_after=0).killed
+
+
+def ended(world: World, status: str) -> None:
+    """The item has ended, as a worker would have it that died before it came to Redis; or is gone."""
+    item = world.item(NAME)
+    assert item
+    if status == "gone":
+        world.dynamodb.delete_item(TableName=world.table, Key={"task_id": item["task_id"]})
+        return
+    world.simulator.say(DONE if status == "completed" else refused())
+    if status == "cancelled":
+        assert world.run("enqueue", DELETE, dies_after=1).killed
+    else:
+        world.pass_(LEASE_SECONDS)
+        assert world.run("process", dies_after=2).killed
+        move(world, "leases", "queue")
+    assert world.status(NAME) == status
+
+
+def move(world: World, *_: str) -> None:
+    """Its lease is over, and somebody has put it back."""
+    hold = world.bench.parts("job")
+    generation = hold["state"][NAME].partition(":")[0]
+    world.redis.zrem(key_of("job", "leases"), NAME)
+    world.redis.zadd(key_of("job", "queue"), {NAME: world.bench.keys.now() + 3_600_000})
+    world.redis.hset(key_of("job", "state"), NAME, f"{generation}::1")
+
+
+def lose(world: World, *parts: str) -> None:
+    """Redis loses what these keys have of it."""
+    for part in parts:
+        removal: Callable[..., Any] = getattr(world.redis, REMOVALS[part])
+        assert removal(key_of("job", part), NAME) == 1
+
+
+def old(world: World) -> None:
+    """Nobody who still worked on it would not have stored by now."""
+    world.pass_(LEASE_SECONDS + 1)
+
+
+def repairs(world: World, **counts: int) -> None:
+    """One run counts just this; the next changes nothing, and then nothing is out of joint."""
+    assert world.reconcile() == ({"job": counts} if counts else {})
+    assert world.bench.leaks() == []
+    before = world.bench.parts("job")
+    again = world.reconcile()
+    assert again in ({}, {"job": {"seen": 1}})
+    assert world.bench.parts("job") == before
+    world.check(NAME)
+
+
+def ends_well(world: World) -> None:
+    world.simulator.say(DONE)
+    world.finish(NAME)
+    world.check_end(NAME)
+    assert world.status(NAME) == "completed"
+    assert len(world.submits(NAME)) == 1
+
+
+# --- the item is open, and Redis lacks a part of its task
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [("queue",), ("state",), ("queue", "tasks"), ("queue", "state"), ("state", "tasks"), ("queue", "state", "tasks")],
+    ids=" and ".join,
+)
+def test_an_open_item_whose_task_has_lost_a_part_is_requeued(world: World, parts: tuple[str, ...]) -> None:
+    waiting(world)
+    lose(world, *parts)
+    old(world)
+    repairs(world, **REQUEUED)
+    ends_well(world)
+
+
+@pytest.mark.parametrize("parts", [("leases",), ("queue",), ("queue", "leases")], ids=" and ".join)
+def test_an_open_item_whose_task_was_at_work_and_lost_a_part_is_requeued(world: World, parts: tuple[str, ...]) -> None:
+    leased(world)
+    lose(world, *parts)
+    old(world)
+    repairs(world, **REQUEUED)
+    ends_well(world)
+
+
+def test_a_task_without_record_is_handed_out_with_what_its_item_knows_and_that_is_said(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting(world)
+    lose(world, "tasks")
+    old(world)
+    assert world.reconcile() == {"job": {"seen": 1}}
+    world.simulator.say(PENDING)
+    assert world.process() == {"job": {"claimed": 1, "snoozed": 1}}
+    assert "record unreadable" in [line.message for line in caplog.records]
+    assert world.bench.leaks() == []
+    ends_well(world)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_key_that_redis_has_evicted_is_made_up_for(world: World, part: str) -> None:
+    for name in (NAME, "b"):
+        world.ask(rest("POST", "/tasks", {"provider": "job", "name": name, "group": "A"}))
+    world.simulator.say(refused(), to="b")
+    world.pass_(LEASE_SECONDS)
+    world.process()
+    world.post("c")
+    world.redis.delete(key_of("job", part))
+    for _ in range(2):
+        old(world)
+        world.process()
+        world.reconcile()
+    world.simulator.say(DONE)
+    for name in (NAME, "c"):
+        world.finish(name)
+        world.check_end(name)
+    assert world.bench.leaks() == []
+    world.check("b")
+
+
+# --- the item has ended, and Redis does not know
+
+
+@pytest.mark.parametrize(
+    ("status", "counts"),
+    [("completed", "forgotten"), ("cancelled", "forgotten"), ("gone", "forgotten"), ("failed", "buried")],
+)
+def test_a_task_that_has_ended_and_is_still_queued_ends_there_as_its_item_says(
+    world: World, status: str, counts: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    waiting(world)
+    ended(world, status)
+    asked = world.simulator.calls()
+    caplog.clear()
+    repairs(world, **{counts: 1})
+    assert [line.message for line in caplog.records if line.message != "reconcile"] == [counts]
+    assert world.simulator.calls() == asked
+    assert [place for place, _ in world.bench.state("job").values()] == (["dead"] if status == "failed" else [])
+
+
+@pytest.mark.parametrize("parts", [("queue",), ("queue", "state"), ("queue", "tasks")], ids=" and ".join)
+@pytest.mark.parametrize("status", ["completed", "cancelled", "failed", "gone"])
+def test_what_is_left_of_a_task_that_has_ended_is_dropped(world: World, status: str, parts: tuple[str, ...]) -> None:
+    waiting(world)
+    ended(world, status)
+    lose(world, *parts)
+    repairs(world, forgotten=1)
+    assert {part for part, members in world.bench.parts("job").items() if members} <= {"gate"}
+
+
+@pytest.mark.parametrize("part", ["leases", "state", "tasks", "jobs", "groups"])
+def test_an_entry_that_belongs_to_nothing_is_dropped(world: World, part: str) -> None:
+    now = world.bench.keys.now()
+    worthless: dict[str, Any] = {"leases": now - 1, "state": "5::0", "tasks": "{}", "jobs": "", "groups": "A"}
+    world.bench.keys.write(key_of("job", part), NAME, worthless[part])
+    repairs(world, forgotten=1)
+    assert world.redis.dbsize() == 0
+
+
+def test_an_entry_in_the_queue_that_nobody_accepted_is_dropped(world: World) -> None:
+    world.bench.seed(NAME, provider="job", due_seconds=3600)
+    repairs(world, forgotten=1)
+    assert world.redis.dbsize() == 0
+
+
+# --- what is as it should be
+
+
+def test_thousands_of_entries_are_gone_through(world: World) -> None:
+    waiting(world)
+    for number in range(1300):
+        world.redis.hset(key_of("job", "state"), f"stray {number}", "5::0")
+    old(world)
+    repairs(world, seen=1, forgotten=1300)
+    assert world.bench.state("job").keys() == {NAME}
+
+
+def test_what_somebody_works_on_is_left_alone_whatever_its_item_says(world: World) -> None:
+    leased(world)
+    item = world.item(NAME)
+    assert item
+    world.dynamodb.delete_item(TableName=world.table, Key={"task_id": item["task_id"]})
+    before = world.bench.parts("job")
+    assert world.reconcile() == {}
+    assert world.bench.parts("job") == before
+
+
+def test_a_task_whose_item_was_written_just_now_is_left_alone(world: World) -> None:
+    waiting(world)
+    before = world.bench.parts("job")
+    assert world.reconcile() == {}
+    assert world.bench.parts("job") == before
+    assert json.loads(before["tasks"][NAME])["outputs"] == {"id": "j-1"}

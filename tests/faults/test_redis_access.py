@@ -1,0 +1,151 @@
+"""Redis behind TLS with a private authority, under a user who may do no more than he must; and as a cluster."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis, RedisCluster
+from redis.exceptions import NoPermissionError
+
+from local.redis_server import Kind, RedisServer, free_port
+from shared import wiring
+from shared.errors import QueueUnavailable
+from shared.queue import Queue
+from tests.api_events import rest
+from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
+from tests.keys import PREFIX, key_of
+from tests.simulator import completed, pending, refused
+from tests.tls import certified
+
+pytestmark = pytest.mark.server
+
+NAME = "a"
+PENDING = pending({"city": "Ghent"}, id="j-1")
+DONE = completed({"city": "Ghent", "rating": 4.5})
+LIMITED = FILE | {"limits": {"openJobs": 2, "parallel": 2, "rate": {"requests": 10, "seconds": 1}}}
+ALLOWED = (
+    "+evalsha +script|load +time +type +exists +zadd +zrem +zscore +zcard +zcount +zrangebyscore +zinter +zscan "
+    "+hget +hmget +hset +hdel +hscan +sscan +sadd +srem +scard +smembers"
+)
+"""All that a user of the queue must be allowed, on keys that begin with `{queue:`."""
+DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
+REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
+
+
+def live(world: World) -> None:
+    """Through every verb: added, claimed, released, buried, revived, cancelled; lost and brought back; completed."""
+    world.post(NAME)
+    world.pass_(LEASE_SECONDS)
+    assert world.process() == {"job": {"claimed": 1, "snoozed": 1}}
+    world.pass_(LEASE_SECONDS)
+    world.simulator.say(refused())
+    assert world.process() == {"job": {"claimed": 1, "buried": 1}}
+    world.simulator.say(PENDING)
+    assert world.ask(REVIVE).status == 202
+    assert world.ask(DELETE).status == 200
+    world.ask(rest("POST", "/tasks", {"provider": "job", "name": NAME, "group": "A"}, {"Cache-Control": "no-cache"}))
+    world.redis.flushall()
+    world.pass_(LEASE_SECONDS + 1)
+    assert world.reconcile() == {"job": {"seen": 1, "requeued": 1}}
+    world.bench.seed("gone", dead=True, provider="job")
+    assert world.reconcile() == {"job": {"seen": 1, "forgotten": 1}}
+    world.check(NAME)
+    world.simulator.say(DONE)
+    world.finish(NAME)
+    world.check_end(NAME)
+
+
+@pytest.fixture
+def guarded(start_server: StartServer, tmp_path: Path) -> tuple[RedisServer, str]:
+    """A server that speaks TLS as well and knows a user with few rights; and that user's URL, but for the authority."""
+    server: RedisServer = start_server("redis")
+    certified(tmp_path)
+    port = free_port()
+    with Redis.from_url(server.url) as client:
+        files = {"tls-cert-file": "certificate.pem", "tls-key-file": "key.pem", "tls-ca-cert-file": "certificate.pem"}
+        paths = [word for name, file in files.items() for word in (name, str(tmp_path / file))]
+        client.execute_command("CONFIG SET", *paths, "tls-auth-clients", "no", "tls-port", port)
+        rights = f"on >s3cret resetkeys ~{{{PREFIX}:* resetchannels -@all {ALLOWED}"
+        client.execute_command("ACL SETUSER", "meanwhile", *rights.split())
+    return server, f"rediss://meanwhile:s3cret@127.0.0.1:{port}/0"
+
+
+def test_all_goes_well_over_tls_with_a_private_authority_as_a_user_who_may_only_do_this(
+    guarded: tuple[RedisServer, str], make_world: MakeWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, url = guarded
+    way = f"{url}?ssl_ca_certs={tmp_path / 'certificate.pem'}"
+    world = make_world(server.url, way=way, files={"job": LIMITED})
+    caplog.set_level(logging.WARNING)
+    live(world)
+    assert caplog.records == []
+    client: Any = wiring.queue()._client
+    for forbidden in (client.config_get, client.dbsize, lambda: client.get("another's")):
+        with pytest.raises(NoPermissionError):
+            forbidden()
+
+
+def test_a_server_that_no_known_authority_vouches_for_is_not_spoken_to(
+    guarded: tuple[RedisServer, str], make_world: MakeWorld
+) -> None:
+    server, url = guarded
+    world = make_world(server.url, way=url)
+    assert world.post(NAME).status == 202
+    assert world.process() == {"job": {"unreachable": 1}}
+    assert world.redis.dbsize() == 0
+    with pytest.raises(QueueUnavailable, match=r"(?i)certificate") as found:
+        wiring.queue().dead("job")
+    assert "s3cret" not in str(found.value)
+
+
+@pytest.mark.parametrize("user", ["meanwhile:wrong", "nobody:s3cret"])
+def test_wrong_credentials_are_an_outage_that_says_so(
+    guarded: tuple[RedisServer, str], make_world: MakeWorld, user: str
+) -> None:
+    server, _ = guarded
+    world = make_world(server.url, way=f"redis://{user}@127.0.0.1:{server.port}/0")
+    assert world.post(NAME).status == 202
+    with pytest.raises(QueueUnavailable, match=r"(?i)username-password|authentication") as found:
+        wiring.queue().dead("job")
+    assert "wrong" not in str(found.value)
+
+
+# --- clusters
+
+
+@pytest.fixture
+def cluster(redis_cluster: Callable[[Kind, int], list[int]]) -> Iterator[Any]:
+    """Three nodes, empty."""
+    with RedisCluster("127.0.0.1", redis_cluster("redis", 3)[0], decode_responses=True) as client:
+        client.flushall()
+        yield client
+
+
+def elsewhere(cluster: Any, provider: str) -> str:
+    """The URL of a node that does not have a provider's queue."""
+    home = cluster.get_node_from_key(key_of(provider, "queue"))
+    port = next(node.port for node in cluster.get_primaries() if node.port != home.port)
+    return f"redis://127.0.0.1:{port}/0"
+
+
+def test_the_endpoint_of_one_node_is_called_a_wrong_setting_and_no_task_is_lost(
+    make_world: MakeWorld, cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_world(way=elsewhere(cluster, "job"))
+    assert world.post(NAME).status == 202
+    assert world.process() == {"job": {"unreachable": 1}}
+    said = {str(vars(line).get("reason")) for line in caplog.records if line.message == "queue unavailable"}
+    assert all("REDIS_URL must name a server without cluster mode" in one for one in said)
+    assert len(said) == 1
+    assert world.status(NAME) == "pending"
+
+
+def test_providers_of_one_queue_may_live_on_different_nodes(cluster: Any) -> None:
+    queue, providers = Queue(cluster, PREFIX), [f"provider-{number}" for number in range(12)]
+    homes = {cluster.get_node_from_key(key_of(provider, "queue")).port for provider in providers}
+    assert len(homes) == 3
+    for provider in providers:
+        assert queue.dead(provider) == []
+        assert queue.claim(provider, limit=1, lease_seconds=30, token="t").tasks == ()

@@ -1,0 +1,331 @@
+"""The way to Redis breaks, leads astray or is slow: nothing is lost, nothing is done twice, nobody waits for long."""
+
+import logging
+import math
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+
+from local.waiting import wait_until
+from shared import wiring
+from shared.errors import QueueUnavailable
+from tests.api_events import rest
+from tests.faults.mortal import PATIENCE_SECONDS
+from tests.faults.proxy import Proxy
+from tests.faults.replicas import pair
+from tests.faults.world import LEASE_SECONDS, MakeWorld, StartServer, World
+from tests.simulator import Said, completed, pending, refused
+
+pytestmark = pytest.mark.server
+
+NAME = "a"
+WHOLE = {"city": "Ghent", "rating": 4.5}
+PENDING = pending({"city": "Ghent"}, id="j-1")
+FURTHER = pending({"city": "Ghent", "x": 1}, id="j-1")
+DONE = completed(WHOLE)
+DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
+PROMPT_SECONDS = 3.0
+"""What a caller may be kept waiting for a neighbour that does not answer, beyond the provider's own time."""
+
+
+@pytest.fixture
+def way(start_server: StartServer) -> Iterator[Proxy]:
+    """The way by which the handlers reach their Redis."""
+    with Proxy(start_server().port) as way:
+        yield way
+
+
+@pytest.fixture
+def world(make_world: MakeWorld, way: Proxy) -> World:
+    return make_world(f"redis://127.0.0.1:{way.target}/0", way=way.url)
+
+
+def due(world: World) -> None:
+    warm(world)
+    world.post(NAME)
+    world.pass_(LEASE_SECONDS)
+
+
+def warm(world: World) -> None:
+    """The function is connected, and the server knows the scripts: the next request over the way is a call's own."""
+    queue = wiring.queue()
+    for script in queue._scripts.values():
+        world.redis.script_load(script.script)
+    queue.dead("job")
+
+
+def ends_well(world: World) -> None:
+    """It is completed in the end, by the one job that was begun."""
+    world.check(NAME)
+    world.simulator.say(DONE)
+    world.finish(NAME)
+    world.check_end(NAME)
+    assert world.status(NAME) == "completed"
+    assert len(world.submits(NAME)) == 1
+
+
+# --- what a warm function does not even notice
+
+
+TROUBLES: dict[str, Callable[[World, Proxy], object]] = {
+    "the server has forgotten the scripts": lambda world, _: world.redis.script_flush(),
+    "the server has closed the connections": lambda world, _: world.redis.client_kill_filter(
+        _type="normal", skipme=True
+    ),
+    "the way was cut": lambda _, way: way.cut(),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+@pytest.mark.parametrize("amid", [False, True], ids=["between two calls", "amid an attempt"])
+def test_a_warm_function_goes_on_as_if_nothing_had_been(
+    world: World, way: Proxy, trouble: Callable[[World, Proxy], object], amid: bool
+) -> None:
+    due(world)
+    world.simulator.say(DONE.after(lambda: trouble(world, way)) if amid else DONE)
+    if not amid:
+        trouble(world, way)
+    assert world.process() == {"job": {"claimed": 1, "completed": 1}}
+    world.check_end(NAME)
+
+
+def test_a_former_primary_that_only_reads_is_left_for_the_new_one_by_the_same_call(
+    start_server: StartServer, make_world: MakeWorld
+) -> None:
+    with pair(start_server(), start_server()) as replicas:
+        world = make_world(replicas.way.url)
+        due(world)
+        replicas.swap()
+        world.redis.connection_pool.disconnect()
+        world.simulator.say(DONE)
+        assert world.process() == {"job": {"claimed": 1, "completed": 1}}
+        world.check_end(NAME)
+
+
+def test_a_server_that_stays_read_only_is_away_and_the_task_waits(way: Proxy, world: World) -> None:
+    due(world)
+    world.redis.replicaof("127.0.0.1", "1")
+    assert world.process() == {"job": {"unreachable": 1}}
+    assert world.post("meanwhile").status == 202
+    world.redis.replicaof("NO", "ONE")
+    ends_well(world)
+    world.finish("meanwhile")
+    world.check_end("meanwhile")
+    assert len(world.submits("meanwhile")) == 1
+
+
+def test_sixty_four_attempts_at_once_wait_for_connections_and_for_nothing_else(
+    make_world: MakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, names = make_world(PARALLEL_TASKS="64"), [f"{number}" for number in range(64)]
+    for name in names:
+        world.post(name)
+    world.pass_(LEASE_SECONDS)
+    together = threading.Barrier(64)
+    world.simulator.say(DONE.after(lambda: together.wait(PATIENCE_SECONDS)))
+    caplog.set_level(logging.WARNING)
+    assert world.process() == {"job": {"claimed": 64, "completed": 64}}
+    assert caplog.records == []
+
+
+# --- replies that are lost: the call took effect, and is repeated
+
+
+def test_an_add_whose_reply_is_lost(world: World, way: Proxy) -> None:
+    warm(world)
+    way.lose_next_reply()
+    assert world.post(NAME).body["deduplicated"] is False
+    assert way.lost == 1
+    ends_well(world)
+
+
+def test_a_claim_whose_reply_is_lost_leaves_its_tasks_to_their_lease(world: World, way: Proxy) -> None:
+    due(world)
+    way.lose_next_reply()
+    asked = world.simulator.calls(NAME)
+    assert world.process() == {}
+    assert world.simulator.calls(NAME) == asked
+    assert way.lost == 1
+    ends_well(world)
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [(FURTHER, "pending"), (DONE, "completed"), (refused(), "failed")],
+    ids=["release", "complete", "bury"],
+)
+def test_a_settlement_whose_reply_is_lost_counts_as_lost_and_has_happened_once(
+    world: World, way: Proxy, said: Said, status: str
+) -> None:
+    due(world)
+    world.simulator.say(said.after(way.lose_next_reply))
+    assert world.process() == {"job": {"claimed": 1, "lost": 1}}
+    assert (way.lost, world.status(NAME)) == (1, status)
+    world.check(NAME)
+    assert [place for place, _ in world.bench.state("job").values()] == {
+        "pending": ["waiting"],
+        "completed": [],
+        "failed": ["dead"],
+    }[status]
+    if status == "pending":
+        ends_well(world)
+
+
+def test_a_cancellation_whose_reply_is_lost(world: World, way: Proxy) -> None:
+    due(world)
+    way.lose_next_reply()
+    assert world.ask(DELETE).status == 200
+    assert way.lost == 1
+    world.check_end(NAME)
+
+
+# --- replies that come too late
+
+
+def hasty() -> None:
+    """The handlers wait for a reply of Redis no longer than a test may last."""
+    client: Any = wiring.queue()._client
+    client.connection_pool.connection_kwargs["socket_timeout"] = 0.2
+
+
+def test_a_claim_whose_reply_is_late_is_not_repeated_and_the_late_reply_is_nobodys(world: World, way: Proxy) -> None:
+    hasty()
+    due(world)
+    way.hold()
+    assert world.process() == {"job": {"unreachable": 1}}
+    assert [place for place, _ in world.bench.state("job").values()] == ["processing"]
+    way.release()
+    asked = world.simulator.calls(NAME)
+    assert world.process() == {}
+    assert world.simulator.calls(NAME) == asked
+    ends_well(world)
+
+
+@pytest.mark.parametrize("said", [FURTHER, DONE], ids=["release", "complete"])
+def test_a_settlement_whose_reply_is_late_has_happened_once(world: World, way: Proxy, said: Said) -> None:
+    hasty()
+    due(world)
+    world.simulator.say(said.after(way.hold))
+    assert world.process() == {"job": {"claimed": 1, "unreachable": 2}}  # and the look after it
+    way.release()
+    assert [place for place, _ in world.bench.state("job").values()] == ([] if said is DONE else ["waiting"])
+    assert world.process() == {}
+    if said is DONE:
+        world.check_end(NAME)
+    else:
+        ends_well(world)
+
+
+def test_an_add_whose_reply_is_late_is_accepted_asked_and_left_to_its_lease(world: World, way: Proxy) -> None:
+    hasty()
+    warm(world)
+    way.hold()
+    assert world.post(NAME).status == 202
+    way.release()
+    assert [place for place, _ in world.bench.state("job").values()] == ["processing"]
+    ends_well(world)
+
+
+# --- a server that is busy with somebody else's script
+
+
+def test_while_somebodys_script_keeps_redis_busy_requests_are_accepted_and_tasks_wait(world: World) -> None:
+    due(world)
+    world.redis.config_set("busy-reply-threshold", 1)
+
+    def endless() -> None:
+        with pytest.raises(ResponseError, match=r"(?i)killed"):
+            world.redis.eval("while true do end", 0)
+
+    thread = threading.Thread(target=endless)
+    thread.start()
+    wait_until(lambda: _is_busy(world), PATIENCE_SECONDS, "the script")
+    assert world.process() == {"job": {"unreachable": 1}}
+    assert world.post("meanwhile").status == 202
+    world.redis.script_kill()
+    thread.join(PATIENCE_SECONDS)
+    ends_well(world)
+    world.finish("meanwhile")
+    world.check_end("meanwhile")
+    assert len(world.submits("meanwhile")) == 1
+
+
+def _is_busy(world: World) -> bool:
+    try:
+        world.redis.get("anything")
+    except ResponseError as error:
+        return "BUSY" in str(error) or "busy" in str(error)
+    return False
+
+
+# --- a host that nobody answers at
+
+
+class BlackHole:
+    """A port at which connecting never ends: its queue of connections is full."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self.port: int = self._listener.getsockname()[1]
+        self._fillers: list[socket.socket] = []
+        while True:
+            filler = socket.socket()
+            filler.settimeout(0.2)
+            self._fillers.append(filler)
+            try:
+                filler.connect(("127.0.0.1", self.port))
+            except TimeoutError:
+                return
+
+    def close(self) -> None:
+        for one in (*self._fillers, self._listener):
+            one.close()
+
+
+@pytest.fixture
+def black_hole() -> Iterator[int]:
+    hole = BlackHole()
+    yield hole.port
+    hole.close()
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
+    """Port -> how long each attempt to connect there may have lasted."""
+    waited: dict[int, list[float]] = {}
+    connect = socket.socket.connect
+
+    def timed(self: socket.socket, address: Any) -> None:
+        waited.setdefault(address[1], []).append(self.gettimeout() or math.inf)
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", timed)
+    return waited
+
+
+def test_a_redis_that_nobody_answers_for_costs_a_request_one_short_wait_and_reconcile_queues_its_task(
+    world: World, black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("REDIS_URL", f"redis://127.0.0.1:{black_hole}/0")
+        assert world.post(NAME).status == 202
+        assert 0 < sum(waits[black_hole]) < PROMPT_SECONDS
+        wiring.queue()._client.close()
+    world.forget_wiring()
+    ends_well(world)
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["black hole", "closed port"])
+def test_the_message_names_the_host_that_cannot_be_reached(
+    black_hole: int, monkeypatch: pytest.MonkeyPatch, silent: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = black_hole if silent else listener.getsockname()[1]
+    monkeypatch.setenv("REDIS_URL", f"redis://somebody:secret@127.0.0.1:{port}/0")
+    with pytest.raises(QueueUnavailable, match=f"127.0.0.1:{port}") as found:
+        wiring.queue().dead("job")
+    assert "secret" not in str(found.value)

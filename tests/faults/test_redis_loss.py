@@ -1,0 +1,261 @@
+"""Redis loses everything, or its last writes, at the worst moment: every task ends, once, and no job is begun twice."""
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import pytest
+
+from local.redis_server import RedisServer
+from tests.api_events import rest
+from tests.faults.replicas import Pair, pair
+from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
+from tests.simulator import Said, completed, pending, refused
+
+pytestmark = pytest.mark.server
+
+NAME = "a"
+WHOLE = {"city": "Ghent", "rating": 4.5}
+PENDING = pending({"city": "Ghent"}, id="j-1")
+FURTHER = pending({"city": "Ghent", "x": 1}, id="j-1")
+DONE = completed(WHOLE)
+DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
+REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
+
+
+def due(world: World) -> None:
+    world.post(NAME)
+    world.pass_(LEASE_SECONDS)
+
+
+def ends_well(world: World) -> None:
+    """It is completed in the end, by the one job that was begun."""
+    world.check(NAME)
+    world.simulator.say(DONE)
+    world.finish(NAME)
+    world.check_end(NAME)
+    assert world.status(NAME) == "completed"
+    assert len(world.submits(NAME)) == 1
+
+
+# --- all of it
+
+
+@pytest.fixture
+def server(start_server: StartServer) -> RedisServer:
+    return start_server()
+
+
+Losing: TypeAlias = tuple[World, Callable[[], object]]
+
+LOSSES: dict[str, Callable[[RedisServer, World], object]] = {
+    "flushed": lambda _, world: world.redis.flushall(),
+    "restarted": lambda server, _: server.restart(),
+}
+
+
+@pytest.fixture(params=LOSSES)
+def lose(
+    request: pytest.FixtureRequest, server: RedisServer, make_world: MakeWorld
+) -> tuple[World, Callable[[], object]]:
+    """A world, and how its Redis loses everything."""
+    world = make_world(server.url)
+    return world, lambda: LOSSES[request.param](server, world)
+
+
+def test_redis_that_loses_everything_while_a_request_asks(lose: Losing) -> None:
+    world, loses = lose
+    world.simulator.say(PENDING.after(loses))
+    assert world.post(NAME).status == 202
+    assert world.bench.state("job") == {}
+    world.pass_(LEASE_SECONDS + 1)
+    assert world.reconcile() == {"job": {"seen": 1, "requeued": 1}}
+    ends_well(world)
+
+
+def test_redis_that_loses_everything_while_a_task_is_asked_after(lose: Losing) -> None:
+    world, loses = lose
+    due(world)
+    world.simulator.say(FURTHER.after(loses))
+    assert world.process() == {"job": {"claimed": 1, "lost": 1}}
+    ends_well(world)
+
+
+def test_redis_that_loses_everything_while_a_task_is_completed(lose: Losing) -> None:
+    world, loses = lose
+    due(world)
+    world.simulator.say(DONE.after(loses))
+    assert world.process() == {"job": {"claimed": 1, "lost": 1}}
+    world.check_end(NAME)
+    world.pass_(LEASE_SECONDS + 1)
+    assert world.reconcile() == {}
+    assert world.bench.state("job") == {}
+
+
+def test_a_dead_letter_that_redis_has_lost_can_be_revived(lose: Losing) -> None:
+    world, loses = lose
+    due(world)
+    world.simulator.say(refused())
+    world.process()
+    loses()
+    world.check(NAME)
+    world.simulator.say(DONE)
+    assert world.ask(REVIVE).status == 202
+    world.finish(NAME)
+    world.check_end(NAME)
+    assert world.status(NAME) == "completed"
+
+
+def test_while_redis_is_away_every_request_is_accepted_and_reconcile_queues_them_later(
+    server: RedisServer, make_world: MakeWorld
+) -> None:
+    world, names = make_world(server.url), ["a", "b", "c"]
+    world.post("before")
+    server.kill()
+    assert [world.post(name).status for name in names] == [202] * 3
+    assert world.process() == {"job": {"unreachable": 1}}
+    assert world.reconcile() == {"job": {"unreachable": 1}}
+    server.restart()
+    world.pass_(LEASE_SECONDS + 1)
+    assert world.reconcile() == {"job": {"seen": 4, "requeued": 4}}
+    world.simulator.say(DONE)
+    for name in ("before", *names):
+        world.finish(name)
+        world.check_end(name)
+        assert len(world.submits(name)) == 1
+
+
+# --- room for more
+
+
+def test_a_full_redis_drains_and_takes_what_was_accepted_meanwhile_as_soon_as_it_may(
+    server: RedisServer, make_world: MakeWorld
+) -> None:
+    world = make_world(server.url)
+    due(world)
+    world.redis.config_set("maxmemory-policy", "noeviction")
+    world.redis.config_set("maxmemory", 1)
+    assert world.post("later").status == 202
+    world.check("later")
+    world.simulator.say(DONE)
+    assert world.process() == {"job": {"claimed": 1, "completed": 1}}
+    world.check_end(NAME)
+    world.pass_(LEASE_SECONDS + 1)
+    assert world.reconcile() == {"job": {"unreachable": 1}}
+    world.redis.config_set("maxmemory", 0)
+    assert world.reconcile() == {"job": {"seen": 1, "requeued": 1}}
+    world.finish("later")
+    world.check_end("later")
+    assert len(world.submits("later")) == 1
+
+
+# --- the last writes: a failover to a replica that lacks them
+
+
+@pytest.fixture
+def replicas(start_server: StartServer) -> Iterator[Pair]:
+    with pair(start_server(), start_server()) as made:
+        yield made
+
+
+@pytest.fixture
+def replicated(replicas: Pair, make_world: MakeWorld) -> World:
+    return make_world(replicas.way.url)
+
+
+def test_a_failover_that_loses_an_add(replicas: Pair, replicated: World) -> None:
+    replicas.fall_behind()
+    assert replicated.post(NAME).status == 202
+    replicas.fail_over()
+    assert replicated.bench.state("job") == {}
+    ends_well(replicated)
+
+
+@pytest.mark.parametrize(
+    ("said", "counts_as"), [(FURTHER, "snoozed"), (DONE, "forgotten")], ids=["pending", "completed"]
+)
+def test_a_failover_that_loses_a_claim(replicas: Pair, replicated: World, said: Said, counts_as: str) -> None:
+    due(replicated)
+    replicas.fall_behind()
+    replicated.simulator.say(said.after(replicas.fail_over), said)
+    assert replicated.process() == {"job": {"claimed": 2, "lost": 1, counts_as: 1}}  # it is due again at once
+    ends_well(replicated)
+
+
+def test_a_failover_that_loses_a_claim_lets_a_second_worker_ask_and_the_first_result_counts(
+    replicas: Pair, replicated: World
+) -> None:
+    due(replicated)
+    replicas.fall_behind()
+
+    def second() -> None:
+        replicas.fail_over()
+        replicated.simulator.say(completed({"by": "the second"}))
+        assert replicated.run("process").result["job"]["completed"] == 1
+
+    replicated.simulator.say(completed({"by": "the first"}).after(second))
+    assert replicated.process() == {"job": {"claimed": 1, "forgotten": 1}}
+    replicated.check_end(NAME)
+    item = replicated.item(NAME)
+    assert item
+    assert item["data"]["S"] == '{"by":"the second"}'
+
+
+def test_a_failover_that_loses_the_claim_of_a_submit_leads_to_a_second_one_under_the_same_key(
+    replicas: Pair, make_world: MakeWorld
+) -> None:
+    world = make_world(replicas.way.url, files={"job": FILE | {"firstAnswer": 0}})
+    world.post(NAME)
+    replicas.fall_behind()
+
+    def second() -> None:
+        replicas.fail_over()
+        world.simulator.say(PENDING)
+        assert world.run("process").result["job"]["snoozed"] == 1
+
+    world.simulator.say(pending(id="j-1").after(second))
+    world.process()
+    world.simulator.say(DONE)
+    world.finish(NAME)
+    world.check_end(NAME)
+    first, again = world.submits(NAME)
+    assert first == again
+
+
+def test_a_failover_that_loses_a_completion(replicas: Pair, replicated: World) -> None:
+    due(replicated)
+    replicated.simulator.say(DONE.after(replicas.fall_behind))
+    assert replicated.process() == {"job": {"claimed": 1, "completed": 1}}
+    replicas.fail_over()
+    assert [place for place, _ in replicated.bench.state("job").values()] == ["processing"]
+    ends_well(replicated)
+
+
+def test_a_failover_that_loses_a_release(replicas: Pair, replicated: World) -> None:
+    due(replicated)
+    replicated.simulator.say(FURTHER.after(replicas.fall_behind))
+    assert replicated.process() == {"job": {"claimed": 1, "snoozed": 1}}
+    replicas.fail_over()
+    assert [place for place, _ in replicated.bench.state("job").values()] == ["processing"]
+    ends_well(replicated)
+
+
+def test_a_failover_that_loses_a_burial(replicas: Pair, replicated: World) -> None:
+    due(replicated)
+    replicated.simulator.say(refused("no such customer").after(replicas.fall_behind))
+    assert replicated.process() == {"job": {"claimed": 1, "buried": 1}}
+    replicas.fail_over()
+    replicated.finish(NAME)
+    replicated.check_end(NAME)
+    assert [place for place, _ in replicated.bench.state("job").values()] == ["dead"]
+
+
+def test_a_failover_that_loses_a_cancellation(replicas: Pair, replicated: World) -> None:
+    due(replicated)
+    replicas.fall_behind()
+    assert replicated.ask(DELETE).status == 200
+    replicas.fail_over()
+    assert [place for place, _ in replicated.bench.state("job").values()] == ["waiting"]
+    replicated.simulator.say(DONE)
+    replicated.finish(NAME)
+    replicated.check_end(NAME)
+    assert replicated.status(NAME) == "cancelled"

@@ -1,0 +1,57 @@
+"""Ticks over real servers, in which attempts take time that only the test's clock knows."""
+
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor, Future
+from concurrent.futures._base import DoneAndNotDoneFutures
+from typing import Any
+
+import pytest
+
+from shared import tick, wiring
+from shared.settle import Settlement
+from shared.tick import Clockwork, Tally, Ticker
+from tests.faults.world import World
+
+FUNCTION_SECONDS = 80
+BETWEEN_TICKS_SECONDS = 60
+
+
+class VirtualTime(Executor):
+    """Asks where an attempt is handed in, for real; it is done after `takes(provider)` seconds of the world's time."""
+
+    def __init__(self, world: World, patch: pytest.MonkeyPatch, takes: Callable[[str], float]) -> None:
+        self.world = world
+        self._takes = takes
+        self._under_way: dict[Future[Settlement], tuple[float, Settlement]] = {}
+        patch.setattr(tick, "wait", self._wait)
+        monotonic = world.clock.monotonic
+        clockwork = Clockwork(monotonic, world.pass_, lambda _: self)
+        self._ticker = Ticker(wiring.queue(), wiring.worker(), wiring.providers(), wiring.settings(), clockwork)
+
+    def tick(self) -> Tally:
+        """One tick; then time passes until the schedule fires again."""
+        begun = self.world.clock.monotonic()
+        tally = self._ticker.run(lambda: begun + FUNCTION_SECONDS - self.world.clock.monotonic())
+        self.world.pass_(max(0, begun + BETWEEN_TICKS_SECONDS - self.world.clock.monotonic()))
+        return tally
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done_at = self.world.clock.monotonic() + self._takes(args[0].hold.task.provider)
+        future: Future[Any] = Future()
+        self._under_way[future] = done_at, fn(*args, **kwargs)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing runs on its own."""
+
+    def _wait(
+        self, futures: Collection[Future[Settlement]], timeout: float, return_when: str
+    ) -> DoneAndNotDoneFutures[Settlement]:
+        now = self.world.clock.monotonic()
+        left = min(self._under_way[future][0] for future in futures) - now
+        self.world.pass_(min(max(left, 0), timeout))
+        now = self.world.clock.monotonic()
+        done = {future for future in futures if self._under_way[future][0] <= now + 0.001}
+        for future in done:
+            future.set_result(self._under_way.pop(future)[1])
+        return DoneAndNotDoneFutures(done, set(futures) - done)
