@@ -14,7 +14,7 @@ from redis import Redis
 from handlers import enqueue, process, reconcile
 from local.dynamodb import DynamoDB, create_table
 from local.redis_server import RedisServer
-from shared import wiring
+from shared import aws, wiring
 from tests.api_events import Context, Event, rest
 from tests.clock import Clock
 from tests.deployment import Answered
@@ -97,7 +97,7 @@ class World:
             patch.setenv(variable, value)
         patch.setattr(wiring, "SHIPPED", folder)
         patch.setattr(wiring, "clock", self.clock)
-        patch.setattr(wiring, "_prompt", mortal.patient)
+        patch.setattr(aws, "prompt", mortal.patient)
         mortal.watch(patch.setattr, self.note)
         self.forget_wiring()
 
