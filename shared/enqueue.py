@@ -142,13 +142,13 @@ class Enqueuer:
     def _first_answer_seconds(self, one: Begun, left: float) -> float:
         """How long to wait for the provider: as the request prefers, else its file, else the settings; 0: not at all.
 
-        A wait shorter than the file's would cut submits off, and those may be sent twice: then it is not asked.
+        A wait shorter than usual would cut submits off, and those may be sent twice: then it is not asked.
         """
         own, wanted = one.provider.rules.first_answer_seconds, one.prefers.wait_seconds
-        if one.stale or (own and wanted is not None and wanted < own and one.provider.submits(record_of(one.item))):
+        usual = self.settings.first_answer_seconds if own is None else own
+        seconds = usual if wanted is None else wanted
+        if one.stale or (seconds < usual and one.provider.submits(record_of(one.item))):
             return 0
-        preferred = own if wanted is None else wanted
-        seconds = self.settings.first_answer_seconds if preferred is None else preferred
         return min(seconds, self.settings.attempt_seconds, left - reserve_seconds(self.settings))
 
     def _answer(self, one: Begun, added: Added | None, found: Found | None) -> Answer:

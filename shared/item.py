@@ -9,7 +9,7 @@
 | `expires_at`                       | N      | DynamoDB's TTL, epoch seconds; on finished items only            |
 | `attempt`                          | M      | `submitted_at` (ms), `resubmits`                                 |
 | `open`                             | S      | only while pending: the key of the sparse index `open`           |
-| `group`                            | S      | whose task it is, for fairness; only if the request said         |
+| `group`                            | S      | whose task it is, for fairness; empty if no request has said     |
 | `notify`                           | SS     | only while pending: workflows to tell of the end, `<kind>:<token>` |
 | `begun_by`                         | S      | which call began this generation: a repeated one knows its own   |
 | `input_digest`                     | S      | SHA-256 of the input's canonical JSON                            |

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 LONGEST_WAIT_SECONDS = 20
+MAX_CHARACTERS = 1024
+"""A longer header is none of these; its parts would take long to tell."""
 LONGEST_AGE_SECONDS = 2**31
 """What a greater number of seconds counts as (RFC 9111)."""
 
@@ -36,9 +38,9 @@ NONE = Preferences()
 
 def preferences(event: Mapping[str, Any]) -> Preferences:
     """The preferences that an event's headers state; the names of headers and preferences are read in any case."""
-    cache = [part.strip().lower() for part in _PART.findall(header(event, "cache-control"))]
+    cache = [part.strip().lower() for part in _PART.findall(_stated(event, "cache-control"))]
     fresh_only = "no-cache" in cache
-    wait_seconds, applied = _wait(_preferences(header(event, "prefer")))
+    wait_seconds, applied = _wait(_preferences(_stated(event, "prefer")))
     return Preferences(
         max_age_seconds=0 if fresh_only else min(_seconds(cache, "max-age"), default=None),
         stale_seconds=0 if fresh_only else min(_seconds(cache, "stale-while-revalidate"), default=0),
@@ -51,6 +53,11 @@ def header(event: Mapping[str, Any], name: str) -> str:
     """A header's values, joined by commas; '' if there is none."""
     several = event.get("multiValueHeaders") or {key: [value] for key, value in (event.get("headers") or {}).items()}
     return ",".join(value for key, values in several.items() if key.lower() == name for value in values or () if value)
+
+
+def _stated(event: Mapping[str, Any], name: str) -> str:
+    text = header(event, name)
+    return text if len(text) <= MAX_CHARACTERS else ""
 
 
 def _wait(stated: Mapping[str, str]) -> tuple[int | None, str | None]:

@@ -416,6 +416,8 @@ class Timed(Worker):
         ("submitted", None, 25, [8]),
         ("submitted", 8, 25, [8]),
         ("submitted", 7, 25, []),  # a submit that is cut off might be sent twice
+        ("job", 4, 25, []),
+        ("job", 5, 25, [5]),
     ],
 )
 def test_a_caller_chooses_how_long_it_waits_for_the_first_answer(

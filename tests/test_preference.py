@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.preference import LONGEST_AGE_SECONDS, NONE, header, preferences
+from shared.preference import LONGEST_AGE_SECONDS, MAX_CHARACTERS, NONE, header, preferences
 from tests.api_events import Event, http, rest
 
 Shape = Callable[..., Event]
@@ -101,3 +101,8 @@ def test_lines_of_one_header_are_one_list(shape: Shape) -> None:
 def test_a_header_without_a_value_is_none(headers: Any) -> None:
     assert header({"headers": headers}, "prefer") == ""
     assert header({"multiValueHeaders": {"Prefer": None}}, "prefer") == ""
+
+
+def test_a_header_that_would_take_long_to_read_is_not_read(shape: Shape) -> None:
+    for name, value in (("Prefer", "wait=7, a=" + " " * MAX_CHARACTERS), ("Cache-Control", "no-cache, " + '"\\' * 512)):
+        assert preferences(shape("GET", "/", None, {name: value})) == NONE
