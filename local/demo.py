@@ -19,7 +19,7 @@ from local.stack import Pace, Stack, ended_by_signals
 SEED = 37  # of the third party: the same fates in every demo
 SECONDS = 120.0  # all tasks are completed long before, even on a busy machine
 CLIENTS = 6  # requests under way at once
-SCHEDULE_SECONDS = 10.0
+PACE = Pace(process_seconds=10, reconcile_seconds=30)
 # A process run lasts until the next one starts, and looks every second: people are watching.
 SETTINGS = {"WINDOW_SECONDS": "9", "IDLE_SECONDS": "9", "TICK_SECONDS": "1"}
 

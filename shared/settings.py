@@ -121,7 +121,7 @@ class Settings:
     max_workers: int = _setting(
         4,
         _number(1, 100, int),
-        "a process run that cannot ask all that is due invites others: so many work at once; 1: none",
+        "a process run that cannot ask all that is due invites so many more that this many share the work; 1: none",
     )
     tick_seconds: float = _setting(5.0, _number(0.01, 60), "how often a process run looks for due tasks")
     window_seconds: float = _setting(50.0, _number(1, 800), "how long a process run starts attempts")

@@ -202,10 +202,10 @@ def test_an_entry_in_the_queue_that_nobody_accepted_is_dropped(world: World) -> 
 
 def test_thousands_of_entries_are_gone_through(world: World) -> None:
     waiting(world)
-    for number in range(1300):
+    for number in range(600):
         world.redis.hset(key_of("job", "state"), f"stray {number}", "5::0")
     old(world)
-    repairs(world, seen=1, forgotten=1300)
+    repairs(world, seen=1, forgotten=600)
     assert world.bench.state("job").keys() == {NAME}
 
 

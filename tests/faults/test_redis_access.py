@@ -13,6 +13,7 @@ from local.redis_server import Kind, RedisServer, free_port
 from shared import wiring
 from shared.errors import QueueUnavailable
 from shared.queue import Queue
+from shared.task import Task
 from tests.api_events import rest
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
 from tests.keys import PREFIX, key_of
@@ -140,6 +141,24 @@ def test_the_endpoint_of_one_node_is_called_a_wrong_setting_and_no_task_is_lost(
     assert all("REDIS_URL must name a server without cluster mode" in one for one in said)
     assert len(said) == 1
     assert world.status(NAME) == "pending"
+
+
+def test_while_its_slot_moves_to_another_node_a_task_waits(make_world: MakeWorld, cluster: Any) -> None:
+    home = cluster.get_node_from_key(key_of("job", "queue"))
+    other = next(node for node in cluster.get_primaries() if node.port != home.port)
+    world = make_world(f"redis://127.0.0.1:{home.port}/0")
+    world.post(NAME)
+    world.pass_(LEASE_SECONDS)
+    here: Any = world.redis
+    slot = here.cluster("KEYSLOT", key_of("job", "queue"))
+    here.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", cluster.cluster_myid(other))
+    assert world.process() == {"job": {"unreachable": 1}}
+    with pytest.raises(QueueUnavailable, match="TryAgain"):
+        wiring.queue().look([Task("job", NAME)])
+    here.execute_command("CLUSTER SETSLOT", slot, "STABLE")
+    world.simulator.say(DONE)
+    assert world.process() == {"job": {"claimed": 1, "completed": 1}}
+    world.check_end(NAME)
 
 
 def test_providers_of_one_queue_may_live_on_different_nodes(cluster: Any) -> None:

@@ -196,13 +196,21 @@ def test_a_claim_whose_reply_is_late_is_not_repeated_and_the_late_reply_is_nobod
     hasty()
     due(world)
     way.hold()
+    before = scripts_run(world)
     assert world.process() == {"job": {"unreachable": 1}}
+    wait_until(lambda: scripts_run(world) > before, PATIENCE_SECONDS, "the claim")
+    assert scripts_run(world) == before + 1
     assert [place for place, _ in world.bench.state("job").values()] == ["processing"]
     way.release()
     asked = world.simulator.calls(NAME)
     assert world.process() == {}
     assert world.simulator.calls(NAME) == asked
     ends_well(world)
+
+
+def scripts_run(world: World) -> int:
+    """How many scripts the server has run so far."""
+    return int(world.redis.info("commandstats")["cmdstat_evalsha"]["calls"])
 
 
 @pytest.mark.parametrize("said", [FURTHER, DONE], ids=["release", "complete"])
