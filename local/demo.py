@@ -28,12 +28,7 @@ def demo(console: Console, log: TextIO) -> list[str]:
     """The demo; what went wrong."""
     console.print("[bold]Meanwhile[/]: starting Redis, DynamoDB, the third party and the gateway …")
     started = time.monotonic()
-    with Stack(
-        settings=SETTINGS,
-        pace=Pace(process_seconds=SCHEDULE_SECONDS, reconcile_seconds=3 * SCHEDULE_SECONDS),
-        log=log,
-        seed=SEED,
-    ) as stack:
+    with Stack(settings=SETTINGS, pace=PACE, log=log, seed=SEED) as stack:
         console.print(f"up after {time.monotonic() - started:.1f} s; the schedule fires now and every 10 s\n")
         requests = plan()
         pool = ThreadPoolExecutor(CLIENTS)
