@@ -52,8 +52,11 @@ demo: $(VENV)/ready ## start everything, send requests, watch their data arrive 
 dev: $(VENV)/ready ## keep the same stack up and say how to try it
 	$(VENV)/bin/python -m local.dev
 
+# What to run instead of the whole suite.
+TESTS ?=
+
 test: $(VENV)/ready ## the whole suite, with coverage
-	$(VENV)/bin/python -m pytest -n auto --cov --cov-report=term-missing
+	$(VENV)/bin/python -m pytest -n auto --cov --cov-report=term-missing $(TESTS)
 
 lint: $(VENV)/ready ## ruff, mypy, import-linter
 	$(VENV)/bin/ruff check .
