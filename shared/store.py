@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A write that changed nothing: its generation is no longer pending. `item` is what stands there, if anything."""
+    """A write that changed nothing: its generation is no longer pending, or knows a later job than a `save` does.
+
+    `item` is what stands there, if anything.
+    """
 
     item: Item | None
 
@@ -90,10 +93,13 @@ class Store:
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
         """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge.
 
-        A record without outputs leaves those that the item has, but for a `resubmit`, which removes them.
+        A record without outputs leaves those that the item has, but for a `resubmit`, which removes them. Superseded,
+        too, where the item counts more resubmits than the record, or as many as a `resubmit`: that job is lost, and
+        the one after it must not be.
         """
         values = {
             ":now": number(now),
+            ":resubmits": number(record.resubmits),
             ":attempt": attempt_map(record.submitted_at, record.resubmits),
             ":partial": packed(record.partial, "partial"),
         }
@@ -102,7 +108,8 @@ class Store:
             outputs = ", #outputs = :outputs"
             values[":outputs"] = packed(record.outputs, "outputs")
         expression = f"SET #updated_at = :now, #attempt = :attempt, #partial = :partial {outputs}"
-        return self._write(task, record.generation, expression, values)
+        later = f"(attribute_not_exists(#attempt) OR #attempt.#resubmits {'<' if resubmit else '<='} :resubmits)"
+        return self._write(task, record.generation, expression, values, f" AND {later}")
 
     def complete(self, task: Task, generation: int, data: Json, now: int) -> Superseded | None:
         """Store the data and end the generation. Raises StoreTooLarge, with nothing written, if it does not fit."""
@@ -165,9 +172,11 @@ class Store:
         )
         return self._write(task, generation, expression, ended | values)
 
-    def _write(self, task: Task, generation: int, expression: str, values: dict[str, Any]) -> Superseded | None:
+    def _write(
+        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str = ""
+    ) -> Superseded | None:
         values = {":generation": number(generation), ":pending": {"S": "pending"}, **values}
-        condition = "#generation = :generation AND #status = :pending"
+        condition = f"#generation = :generation AND #status = :pending{further}"
         reply = self._update(task, expression, condition, values, returned="NONE")
         return reply if isinstance(reply, Superseded) else None
 
