@@ -9,6 +9,7 @@ from pathlib import Path
 
 from local.stack import ended_by_signals
 from local.waiting import wait_until
+from tests.soak.callers import Callers
 from tests.soak.chaos import Chaos
 from tests.soak.history import KINDS
 from tests.soak.journal import read
@@ -23,15 +24,20 @@ DRAIN_SECONDS = 180.0
 
 def soak(folder: Path, seed: str, seconds: float) -> World:
     """Break the world for so long, let it come to rest; what it did is in the folder then."""
-    with (folder / "functions.log").open("w", encoding="utf-8") as log, World(folder, seed, log) as world:
+    with (
+        (folder / "functions.log").open("w", encoding="utf-8") as log,
+        World(folder, seed, log) as world,
+        Callers(world) as callers,
+    ):
         wait_until(world.is_begun, START_SECONDS, "the first task")
         begun = time.monotonic()
         with Chaos(world):
             _watch(world, begun, begun + seconds, "broken")
-            world.stop_requests()
+            callers.stop_requests()
         world.table.calm()
         world.provider.calm()
         _watch(world, begun, time.monotonic() + DRAIN_SECONDS, "calm", until_drained=True)
+        callers.stop()
         world.functions["reconcile"].invoke({})  # forgets the dead letters that are none any more
         world.note_rest()
     return world

@@ -12,6 +12,8 @@ def check(history: History) -> Iterator[Fault]:
     for task, writes in history.writes.items():
         for why, kind in _of_item(history, task, writes):
             yield Fault(kind, task, why, history.about(task))  # type: ignore[arg-type]
+    for event in history.of("deleted"):
+        yield Fault("lost", event["task"], "the item was deleted", history.about(event["task"]))
     for event in history.of("answered"):
         for why, kind in _of_answer(history, event):
             yield Fault(kind, event["task"], why, history.about(event["task"]))  # type: ignore[arg-type]
@@ -21,9 +23,6 @@ def check(history: History) -> Iterator[Fault]:
 def _of_item(history: History, task: str, writes: list[Event]) -> Iterator[tuple[str, str]]:
     for event in writes:
         old, new = event["old"], event["new"]
-        if new is None:
-            yield "the item was deleted", "lost"
-            return
         if new["open"] != (new["status"] == "pending"):
             yield f"the index lists generation {new['generation']} although it is {new['status']}, or not", "lost"
         if old and new["generation"] < old["generation"]:

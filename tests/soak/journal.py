@@ -18,6 +18,9 @@ class Journal:
         self._file = path.open("a", encoding="utf-8")
         self._lock = threading.Lock()
 
+    def close(self) -> None:
+        self._file.close()
+
     def write(self, what: str, **facts: Any) -> None:
         with self._lock:
             self._file.write(json.dumps({"at": time.time(), "what": what} | facts, ensure_ascii=False) + "\n")

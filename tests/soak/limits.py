@@ -72,7 +72,8 @@ def _rate(asked: list[Event]) -> Iterator[Fault]:
 def _most(spans: list[tuple[float, float, Event]], limit: int, what: str) -> Iterator[Fault]:
     changes: list[tuple[float, int, Any]] = []
     for begin, end, event in spans:
-        changes += [(begin, 1, event), (max(begin, end), -1, event)]
+        if end > begin:
+            changes += [(begin, 1, event), (end, -1, event)]
     changes.sort(key=lambda change: change[:2])  # at one instant, who ends goes first
     under_way: list[Event] = []
     for at, change, event in changes:

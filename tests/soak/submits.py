@@ -46,6 +46,8 @@ def _of_key(history: History, submit: Submit | None, events: list[Event]) -> str
 
 def _unfounded_resubmit(history: History, submit: Submit, event: Event) -> str | None:
     """Why this resubmit should not be; None for the first submit of a generation, too."""
+    if submit.resubmits == 0:
+        return None
     begin = history.begins[submit.task, submit.generation]
     lost = {
         asked["job"]

@@ -87,7 +87,7 @@ class Recorded:
             if facts["operation"] == "GetItem" and not is_lost:
                 self._journal.write("read", **facts)
             elif before != after:
-                self._journal.write("write", old=before, new=after, **facts)
+                self._journal.write("write" if after else "deleted", old=before, new=after, **facts)
         if is_lost:
             return _refused("error", start_response)
         start_response(*said)

@@ -1,14 +1,10 @@
-"""The world of a soak: servers, the real handlers as processes, and those who call them."""
+"""The world of a soak: servers, and the real handlers as processes, which write down what happens."""
 
 import json
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from random import Random
 from typing import Any, Self, TextIO
 
 import boto3
@@ -20,18 +16,13 @@ from local.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, create_table
 from local.function import Function
 from local.redis_server import RedisServer
 from local.running import Running
-from local.sandbox import FunctionError, Sandbox
-from tests.api_events import rest
+from local.sandbox import Sandbox
 from tests.keys import Bench, RedisKeys
 from tests.soak.journal import Follower, Journal
 from tests.soak.plan import PROVIDERS, SETTINGS, TIMEOUTS, files
 
 PROCESSES = {"enqueue": 3, "process": 3, "reconcile": 1}
 """How many of each may be at work at once."""
-BETWEEN_SECONDS = {"request": 0.35, "tick": 0.3, "reconcile": 3.0}
-"""How long those who call wait between two calls, on average."""
-NAMES = 40
-"""So many names of each provider are asked for again and again, beside new ones."""
 
 
 class Child(Running):
@@ -88,11 +79,11 @@ class World:
         self.redis = RedisServer()
         self.functions: dict[str, Function] = {}
         self.pending: dict[str, int] = {}
+        self.failed: set[str] = set()
         self.counts = {"tasks": 0, "faults": 0, "kills": 0}
         self._log = log
         self._followers = [Follower(folder / f"{name}.jsonl") for name in ("table", "provider", "world")]
         self._exit = ExitStack()
-        self._requesting, self._working = threading.Event(), threading.Event()
 
     def __enter__(self) -> Self:
         with ExitStack() as entered:
@@ -107,16 +98,11 @@ class World:
                 (self.folder / "providers" / f"{name}.json").write_text(json.dumps(file), encoding="utf-8")
             for name, seconds in TIMEOUTS.items():
                 self.functions[name] = entered.enter_context(self._function(name, seconds))
-            entered.callback(self._stop_threads, self._start_threads())
             self._exit = entered.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._exit.close()
-
-    def stop_requests(self) -> None:
-        """Nobody asks for anything new."""
-        self._requesting.set()
 
     def follow(self) -> None:
         """Count what was written down since the last look."""
@@ -172,6 +158,7 @@ class World:
             self.pending[event["task"]] = new["generation"]
         else:
             self.pending.pop(event["task"], None)
+        (self.failed.add if new["status"] == "failed" else self.failed.discard)(event["task"])
 
     def _function(self, name: str, seconds: float) -> Function:
         environment = {
@@ -189,69 +176,3 @@ class World:
         handler, processes = f"tests.soak.hosting.{name}", PROCESSES[name]
         options: dict[str, Any] = {"log": self._log, "concurrency": processes, "journal": self.journal}
         return Hosted(name, handler, seconds, environment, **options)
-
-    def _start_threads(self) -> list[threading.Thread]:
-        """Those who call. Whoever else is to call the handlers (webhooks, say) is one more entry of this list."""
-        callers: list[tuple[Callable[[Random], None], str, int, threading.Event]] = [
-            (self._request, "request", PROCESSES["enqueue"], self._requesting),
-            (self._tick, "tick", PROCESSES["process"], self._working),
-            (self._reconcile, "reconcile", 1, self._working),
-        ]
-        threads = [
-            threading.Thread(target=self._again, args=(call, name, number, end), name=f"{name}-{number}")
-            for call, name, count, end in callers
-            for number in range(count)
-        ]
-        for thread in threads:
-            thread.start()
-        return threads
-
-    def _stop_threads(self, threads: Iterable[threading.Thread]) -> None:
-        self._requesting.set()
-        self._working.set()
-        for thread in threads:
-            thread.join()
-
-    def _again(self, call: Callable[[Random], None], name: str, number: int, end: threading.Event) -> None:
-        random = Random(f"{self.seed} {name} {number}")
-        while not end.wait(random.uniform(0, 2 * BETWEEN_SECONDS[name])):
-            call(random)
-
-    def _tick(self, _: Random) -> None:
-        with suppress(FunctionError):
-            self.functions["process"].invoke({})
-
-    def _reconcile(self, _: Random) -> None:
-        with suppress(FunctionError):
-            self.functions["reconcile"].invoke({})
-
-    def _request(self, random: Random) -> None:
-        """One HTTP request by a client, who writes down what he was answered."""
-        provider = random.choice(PROVIDERS)
-        name = f"{provider}-{random.randrange(NAMES)}" if random.random() < 0.5 else f"new-{random.randrange(10**9)}"
-        verb = random.choices(["begin", "cancel", "revive", "look"], weights=[80, 8, 6, 6])[0]
-        query = f"/tasks?provider={provider}&name={name}"
-        body = {"provider": provider, "name": name}
-        event = {
-            "begin": lambda: rest("POST", "/tasks", body | _group(random), _impatience(random)),
-            "cancel": lambda: rest("DELETE", query),
-            "revive": lambda: rest("POST", "/tasks/revive", body),
-            "look": lambda: rest("GET", query),
-        }[verb]()
-        asked = {"verb": verb, "task": f"{provider}/{name}", "begun": time.time()}
-        try:
-            answer: Any = self.functions["enqueue"].invoke(event)
-        except FunctionError as error:
-            self.journal.write("unanswered", why=str(error), **asked)
-            return
-        said = json.loads(answer["body"])
-        facts = {key: said.get(key) for key in ("status", "generation", "data", "deduplicated", "detail")}
-        self.journal.write("answered", code=answer["statusCode"], **asked, **facts)
-
-
-def _group(random: Random) -> dict[str, str]:
-    return {"group": random.choice("abc")} if random.random() < 0.3 else {}
-
-
-def _impatience(random: Random) -> dict[str, str]:
-    return {"Cache-Control": "no-cache"} if random.random() < 0.2 else {}
