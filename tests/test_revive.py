@@ -16,13 +16,16 @@ from shared.store import Store
 from shared.task import Task
 from shared.worker import record_of
 from tests.clock import Clock
+from tests.keys import Bench
 from tests.outage import DynamoDBOutage, RedisOutage
+from tests.simulator import JOB, provider_at
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from redis import Redis
 
 TASK = Task("job", "a")
+LIMITED = {"limits": {"openJobs": 5}}
 
 FailedFor = Callable[..., Item]
 
@@ -34,7 +37,9 @@ def redis_kind() -> str:
 
 @pytest.fixture
 def reviver(store: Store, queue: Queue, clock: Clock) -> Reviver:
-    return Reviver(store=store, queue=queue, providers={"job"}, clock=clock)
+    return Reviver(
+        store=store, queue=queue, providers={"job": provider_at("http://127.0.0.1:1", JOB | LIMITED)}, clock=clock
+    )
 
 
 @pytest.fixture
@@ -98,6 +103,15 @@ def test_the_job_is_kept_only_where_the_failure_says_nothing_about_it(
     assert item.outputs == outputs
     [place] = queue.look([TASK], records=True)
     assert Record.from_text(place.record).outputs == outputs
+
+
+@pytest.mark.parametrize(("reason", "jobs"), [("too-many-errors", {"a": ""}), ("upstream", {})])
+def test_a_job_that_is_kept_counts_as_open_from_then_on(
+    reviver: Reviver, failed_for: FailedFor, bench: Bench, reason: str, jobs: Any
+) -> None:
+    failed_for(reason)
+    reviver.revive(TASK)
+    assert bench.parts("job")["jobs"] == jobs
 
 
 def test_a_refusal_is_no_dead_letter_and_can_be_revived_all_the_same(
@@ -197,7 +211,7 @@ def test_a_task_of_a_provider_that_is_gone_is_not_begun(
 ) -> None:
     old = failed_for()
     with pytest.raises(BadRequest) as caught:
-        Reviver(store=store, queue=queue, providers=(), clock=clock).revive(TASK)
+        Reviver(store=store, queue=queue, providers={}, clock=clock).revive(TASK)
     assert caught.value.field == "provider"
     item = store.get(TASK, clock())
     assert item
