@@ -80,7 +80,8 @@ class World:
         self.functions: dict[str, Function] = {}
         self.pending: dict[str, int] = {}
         self.failed: set[str] = set()
-        self.counts = {"tasks": 0, "faults": 0, "kills": 0}
+        self.counts = {"tasks": 0, "ended": 0, "kills": 0, "faults": 0}
+        """What was seen so far; a task that begins again counts again."""
         self._log = log
         self._followers = [Follower(folder / f"{name}.jsonl") for name in ("table", "provider", "world")]
         self._exit = ExitStack()
@@ -156,8 +157,8 @@ class World:
             if self.pending.get(event["task"]) != new["generation"]:
                 self.counts["tasks"] += 1
             self.pending[event["task"]] = new["generation"]
-        else:
-            self.pending.pop(event["task"], None)
+        elif self.pending.pop(event["task"], None):
+            self.counts["ended"] += 1
         (self.failed.add if new["status"] == "failed" else self.failed.discard)(event["task"])
 
     def _function(self, name: str, seconds: float) -> Function:
