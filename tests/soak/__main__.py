@@ -9,7 +9,7 @@ from pathlib import Path
 
 from local.stack import ended_by_signals
 from local.waiting import wait_until
-from tests.soak.callers import Callers
+from tests.soak.callers import Callers, invoke
 from tests.soak.chaos import Chaos
 from tests.soak.history import KINDS
 from tests.soak.journal import read
@@ -38,7 +38,7 @@ def soak(folder: Path, seed: str, seconds: float) -> World:
         world.provider.calm()
         _watch(world, begun, time.monotonic() + DRAIN_SECONDS, "calm", until_drained=True)
         callers.stop()
-        world.functions["reconcile"].invoke({})  # forgets the dead letters that are none any more
+        invoke(world, "reconcile")  # forgets the dead letters that are none any more
         world.note_rest()
     return world
 
