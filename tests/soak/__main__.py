@@ -25,7 +25,7 @@ DRAIN_SECONDS = 180.0
 def soak(folder: Path, seed: str, seconds: float) -> World:
     """Break the world for so long, let it come to rest; what it did is in the folder then."""
     with (
-        (folder / "functions.log").open("w", encoding="utf-8") as log,
+        (folder / "functions.log").open("a", encoding="utf-8") as log,
         World(folder, seed, log) as world,
         Callers(world) as callers,
     ):

@@ -14,7 +14,7 @@ from redis import RedisError
 from tests.soak.plan import LEASE_SECONDS
 from tests.soak.world import World
 
-BETWEEN_SECONDS = {"processes": 2.4, "redis": 2.4}
+BETWEEN_SECONDS = {"processes": 1.2, "redis": 2.4}
 """Between two strokes of each hand, on average. If Redis lost everything once a lease, little would end."""
 AWAY_SECONDS = (0.1, 4.0)
 FROZEN_SECONDS = (0.2, 4.0)

@@ -101,19 +101,20 @@ class History:
         return [event for event in self.of("freeze") if event["seconds"] > FROZEN_SECONDS]
 
     def about(self, task: str) -> tuple[Event, ...]:
-        """Everything about a task, and the ends of the processes that had to do with it."""
+        """Everything about a task, and what else broke meanwhile: the processes that had to do with it, and Redis."""
         own = [event for event in self.events if task_of(event) == task]
-        workers = {event["worker"] for event in own if "worker" in event}
-        others = [event for event in self.of("kill", "freeze", "ended") if event["worker"] in workers]
-        redis = [event for event in self.of("fault") if event["place"] == "redis"]
         if not own:
             return ()
         first, last = own[0]["at"] - 1, own[-1]["at"] + 1
-        return tuple(
-            event
-            for event in self.events
-            if task_of(event) == task or (event in [*others, *redis] and first <= event["at"] <= last)
-        )
+        workers = {event["worker"] for event in own if "worker" in event}
+
+        def concerns(event: Event) -> bool:
+            if event["what"] == "fault":
+                return bool(event["place"] == "redis")
+            return event["what"] in ("kill", "freeze", "ended") and event["worker"] in workers
+
+        meanwhile = [event for event in self.events if first <= event["at"] <= last and concerns(event)]
+        return tuple(sorted(own + meanwhile, key=lambda event: event["at"]))
 
 
 def task_of(event: Event) -> str | None:

@@ -18,6 +18,7 @@ from local.redis_server import RedisServer
 from local.running import Running
 from local.sandbox import Sandbox
 from tests.keys import Bench, RedisKeys
+from tests.soak.hosting import ForkedSandbox
 from tests.soak.journal import Follower, Journal
 from tests.soak.plan import PROVIDERS, SETTINGS, TIMEOUTS, files
 
@@ -54,7 +55,9 @@ class Child(Running):
 
 
 class Hosted(Function):
-    """A function whose processes' ends are written down."""
+    """A function whose processes are forks, and whose processes' ends are written down."""
+
+    sandbox = ForkedSandbox
 
     def __init__(self, *arguments: Any, journal: Journal, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -174,6 +177,6 @@ class World:
             "POWERTOOLS_LOG_LEVEL": "DEBUG",
             **SETTINGS,
         }
-        handler, processes = f"tests.soak.hosting.{name}", PROCESSES[name]
+        handler, processes = f"handlers.{name}.handler", PROCESSES[name]
         options: dict[str, Any] = {"log": self._log, "concurrency": processes, "journal": self.journal}
         return Hosted(name, handler, seconds, environment, **options)
