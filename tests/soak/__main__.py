@@ -18,6 +18,7 @@ from tests.soak.world import World
 
 START_SECONDS = 90.0
 LOOK_SECONDS = 5.0
+MOST_TOLD = 10
 DRAIN_SECONDS = 180.0
 """Enough for a task that was lost by Redis, crashed and was lost again just before the end."""
 
@@ -64,8 +65,10 @@ def main() -> int:
         print("\ninterrupted; everything has ended")
         return 130
     faults = judge(read(folder))
-    for fault in faults:
+    for fault in faults[:MOST_TOLD]:
         print(fault.told())
+    if len(faults) > MOST_TOLD:
+        print(f"… and {len(faults) - MOST_TOLD} more")
     if faults or "KEEP" in os.environ:
         print(f"the journals and the functions' log: {folder}")
     else:
