@@ -77,7 +77,7 @@ def _common(url: str, name: str) -> dict[str, Any]:
             "initialDelay": 0.3,
             "minDelay": 0.3,
             "maxDelay": 2,
-            "maxErrors": 8,
+            "maxErrors": 4,
             "maxResubmits": 3,
             "notFoundGrace": 0,
         },
