@@ -76,7 +76,7 @@ class Chaos:
         self._threads.append(timer)  # ends before the soak does
 
     def _strike_redis(self, random: Random) -> None:
-        weights = {"restart": 1, "flush": 1, "scripts": 3, "connections": 5, "pause": 2}
+        weights = {"restart": 1, "flush": 1, "scripts": 3, "connections": 5, "pause": 4}
         kind = random.choices(list(weights), weights=list(weights.values()))[0]
         begun = time.time()
         try:
