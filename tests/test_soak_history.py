@@ -330,10 +330,17 @@ def test_a_second_submit_of_what_was_stored_when_its_worker_looked_is_doubled_wh
     assert "submitted again at 2020.000, although its outputs were stored" in why
 
 
+def test_a_look_of_long_ago_excuses_no_submit_of_what_was_stored_since(tale: Tale) -> None:
+    submitted_twice(tale, trouble="cut", worker=1)
+    tale.tell("read", at=1999, task=TASK, worker=1)
+    tale.write(at=2010, outputs='{"id": "j"}', status="pending", open=True, data=None)
+    assert "although its outputs were stored" in str(tale.faults())
+
+
 def test_a_second_submit_is_no_fault_where_the_answer_was_stored_after_its_worker_looked(tale: Tale) -> None:
     submitted_twice(tale, trouble="cut")
-    tale.tell("read", at=2005, task=TASK, worker=2)
-    tale.write(at=2010, outputs='{"id": "j"}', status="pending", open=True, data=None)
+    tale.tell("read", at=2010, task=TASK, worker=2)
+    tale.write(at=2015, outputs='{"id": "j"}', status="pending", open=True, data=None)
     assert "submitted again" not in str(tale.faults())
 
 

@@ -135,6 +135,7 @@ def test_a_trouble_is_noted_and_whether_something_was_written_all_the_same(
     written: bool,
 ) -> None:
     monkeypatch.setattr(table, "SHARE", 1.0)
+    monkeypatch.setattr(table, "KILLED", 0.0)
     monkeypatch.setattr(table, "TROUBLES", {trouble: 1})
     recorded.is_calm = False
     with pytest.raises(StoreUnavailable):

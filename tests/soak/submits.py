@@ -11,9 +11,13 @@ from itertools import pairwise
 
 from tests.soak.history import FROZEN_SECONDS, Fault, History, Submit, task_of
 from tests.soak.journal import Event
+from tests.soak.plan import ATTEMPT_SECONDS, LEASE_SECONDS
 
 PROMPT_SECONDS = 0.5
 """An answer that took longer may have met nobody any more."""
+
+LOOK_SECONDS = LEASE_SECONDS + ATTEMPT_SECONDS
+"""A look at the item longer ago was not for this submit."""
 
 
 def check(history: History) -> Iterator[Fault]:
@@ -70,7 +74,9 @@ def _was_stored(history: History, submit: Submit, second: Event) -> bool:
         (
             event["at"]
             for event in history.of("read")
-            if event["task"] == submit.task and event["worker"] == second["worker"] and event["at"] < second["begun"]
+            if event["task"] == submit.task
+            and event["worker"] == second["worker"]
+            and second["begun"] - LOOK_SECONDS < event["at"] < second["begun"]
         ),
         default=second["begun"],
     )

@@ -7,11 +7,14 @@ to the item is seen. `python -m tests.soak.table JOURNAL SEED`; a line on its in
 import io
 import json
 import logging
+import os
 import re
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -33,6 +36,8 @@ TROUBLES = {"throttled": 5, "error": 3, "lost reply": 5, "slow": 2}
 """What may happen to a request, and how often beside the others."""
 SHARE = 0.03
 """Of the requests, in trouble."""
+KILLED = 0.06
+"""Of the writes, those after which whoever wrote dies: where what is stored and what Redis holds differ."""
 
 
 class Recorded:
@@ -55,19 +60,27 @@ class Recorded:
         environ["wsgi.input"] = io.BytesIO(body)
         key = json.loads(body).get("Key", {})
         facts = {"operation": operation, "task": key.get("task_id", {}).get("S"), "worker": int(worker[1])}
-        trouble = self._trouble()
-        if trouble:
+        trouble = self._trouble(operation)
+        if trouble and trouble != "kill":
             self._journal.write("fault", place="dynamodb", kind=trouble, **facts)
         if trouble in ("throttled", "error"):
             return _refused(trouble, start_response)
         answer = self._done(environ, start_response, key, facts, is_lost=trouble == "lost reply")
         if trouble == "slow":
             time.sleep(SLOW_SECONDS)
+        if trouble == "kill":
+            self._journal.write("kill", function="whoever asked DynamoDB", worker=facts["worker"])
+            with suppress(ProcessLookupError):
+                os.kill(facts["worker"], signal.SIGKILL)
         return answer
 
-    def _trouble(self) -> str | None:
+    def _trouble(self, operation: str) -> str | None:
         with self._lock:
-            if self.is_calm or self._random.random() > SHARE:
+            if self.is_calm:
+                return None
+            if operation == "UpdateItem" and self._random.random() < KILLED:
+                return "kill"
+            if self._random.random() > SHARE:
                 return None
             return self._random.choices(list(TROUBLES), weights=list(TROUBLES.values()))[0]
 
