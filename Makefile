@@ -14,7 +14,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test lint validate build invoke-enqueue invoke-process deploy clean sam python313 always
+.PHONY: help demo dev test soak lint validate build invoke-enqueue invoke-process deploy clean sam python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -57,6 +57,11 @@ TESTS ?=
 
 test: $(VENV)/ready ## the whole suite, with coverage
 	$(VENV)/bin/python -m pytest -n auto --cov --cov-report=term-missing $(TESTS)
+
+SECONDS ?= 600
+SEED ?=
+soak: $(VENV)/ready ## everything at once, broken at random; takes SECONDS=600 and SEED=…
+	SECONDS=$(SECONDS) SEED=$(SEED) $(VENV)/bin/python -m tests.soak
 
 lint: $(VENV)/ready ## ruff, mypy, import-linter
 	$(VENV)/bin/ruff check .

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self, TextIO
+from typing import ClassVar, Self, TextIO
 
 from local.sandbox import FunctionError, Json, Sandbox
 
@@ -15,6 +15,8 @@ class Function:
 
     A process that was killed fails the call it had in hand and is replaced at the next one.
     """
+
+    sandbox: ClassVar[type[Sandbox]] = Sandbox
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class Function:
                 self._discard(sandbox)
             if self._closed:
                 raise FunctionError("ServiceException", "the function is closed")
-            sandbox = Sandbox(self.name, self.handler, self.variables, self.log)
+            sandbox = self.sandbox(self.name, self.handler, self.variables, self.log)
             self._sandboxes.add(sandbox)
         try:
             sandbox.initialise()

@@ -1,11 +1,12 @@
 """revive: the next generation of a task that has failed, with the stored input and a new deadline."""
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shared.answer import Answer
 from shared.errors import BadRequest, Conflict, NotFound
+from shared.provider import Provider
 from shared.queue import Queue, new_token, without_redis
 from shared.queued import Add
 from shared.settle import facts
@@ -27,7 +28,7 @@ class Reviver:
     store: Store
     queue: Queue
     viewer: Viewer
-    providers: Container[str]
+    providers: Mapping[str, Provider]
     clock: Callable[[], int]
 
     def revive(self, task: Task) -> Answer:
@@ -44,7 +45,8 @@ class Reviver:
         if begun is None:
             raise Conflict("the task was begun again meanwhile", field="name")
         log.info("revived", extra=facts(begun))
-        add = Add(task, begun.generation, record_of(begun).to_text(), group=begun.group)
+        has_job = begun.outputs is not None
+        add = Add(task, begun.generation, record_of(begun).to_text(), group=begun.group, has_job=has_job)
         with without_redis(then="reconcile queues the task"):
-            self.queue.add([add], token=new_token())
+            self.queue.add([add], token=new_token(), limits=self.providers[task.provider].rules.limits)
         return self.viewer.accepted(begun, 1)

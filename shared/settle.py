@@ -17,7 +17,7 @@ from shared.record import Record
 
 Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
 
-ANSWER_LOST = ("transport", "deadline")
+ANSWER_LOST = ("transport", "deadline", "undecodable")
 """Reasons of a retry after which the provider may have taken the job all the same."""
 
 log = logging.getLogger("meanwhile")

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A write that changed nothing: its generation is no longer pending. `item` is what stands there, if anything."""
+    """A write that changed nothing: its generation is no longer pending, or knows a later job than a `save` does.
+
+    `item` is what stands there, if anything.
+    """
 
     item: Item | None
 
@@ -108,10 +111,13 @@ class Store:
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
         """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge.
 
-        A record without outputs leaves those that the item has, but for a `resubmit`, which removes them.
+        A record without outputs leaves those that the item has, but for a `resubmit`, which removes them. Superseded,
+        too, where the item counts more resubmits than the record, or as many as a `resubmit`: that job is lost, and
+        the one after it must not be.
         """
         values = {
             ":now": number(now),
+            ":resubmits": number(record.resubmits),
             ":attempt": attempt_map(record.submitted_at, record.resubmits),
             ":partial": packed(record.partial, "partial"),
         }
@@ -120,7 +126,8 @@ class Store:
             outputs = ", #outputs = :outputs"
             values[":outputs"] = packed(record.outputs, "outputs")
         expression = f"SET #updated_at = :now, #attempt = :attempt, #partial = :partial {outputs}"
-        return self._write(task, record.generation, expression, values)
+        later = f"(attribute_not_exists(#attempt) OR #attempt.#resubmits {'<' if resubmit else '<='} :resubmits)"
+        return self._write(task, record.generation, expression, values, f" AND {later}")
 
     def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
         """Keep outputs and partial data that came by themselves, unless the job is lost by now. Raises StoreTooLarge.

@@ -139,9 +139,12 @@ class Worker:
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
             return self._unstored(base, before)
-        if superseded:
-            return self._ended(hold, superseded.item, record)
-        return settlement
+        if superseded is None:
+            return settlement
+        item = superseded.item
+        if item and _is_pending(item, hold.generation):  # we come late: that job is lost, and another may be open
+            return made(settlement, record=_resumed(record, item))
+        return self._ended(hold, item, record)
 
     def _keep(self, hold: Hold, record: Record, outcome: Pending | Retry) -> tuple[Superseded | None, Record]:
         """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""

@@ -490,6 +490,9 @@ class MemoryStore:
         changes: dict[str, Any] = {"partial": _kept(record.partial, "partial")}
         if record.outputs is not None or resubmit:
             changes["outputs"] = None if record.outputs is None else _kept(record.outputs, "outputs")
+        item = self._item(task)
+        if item is not None and item.resubmits >= record.resubmits + (not resubmit):
+            return Superseded(item)
         return self._write(
             task,
             record.generation,

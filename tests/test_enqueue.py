@@ -711,10 +711,11 @@ def test_a_refusal_is_an_answer_too_and_ends_a_pause(
 
 def test_a_submit_whose_answer_is_lost_may_have_opened_a_job(front: Front, simulator: Simulator, bench: Bench) -> None:
     limited(front, simulator, {"openJobs": 5})
-    simulator.say(says(500, {}), BROKEN)
+    simulator.say(says(500, {}), BROKEN, Said(200, b"<html>it works!</html>", (("Content-Type", "application/json"),)))
     front.ask("answered")
     front.ask("lost")
-    assert bench.parts()["jobs"].keys() == {"lost"}
+    front.ask("unreadable")
+    assert bench.parts()["jobs"].keys() == {"lost", "unreadable"}
 
 
 def test_a_request_names_its_group_which_its_task_keeps(

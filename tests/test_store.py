@@ -243,6 +243,36 @@ def test_a_resubmit_removes_the_job(store: Store, clock: Clock) -> None:
     assert (saved.outputs, saved.resubmits, saved.partial) == (None, 1, {"p": 1})
 
 
+def lost_and_begun_again(store: Store, clock: Clock) -> Item:
+    """An item whose first job was lost, and whose second one is open."""
+    item = begin(store, clock)
+    store.save(TASK, record(item, outputs={"job": 1}), clock())
+    store.save(TASK, record(item, resubmits=1), clock(), resubmit=True)
+    store.save(TASK, record(item, outputs={"job": 2}, resubmits=1), clock())
+    there = store.get(TASK, clock())
+    assert there
+    return there
+
+
+@pytest.mark.parametrize("resubmits", [0, 1])
+def test_who_still_knows_a_lost_job_overwrites_nothing_of_the_next_one(
+    store: Store, clock: Clock, resubmits: int
+) -> None:
+    there = lost_and_begun_again(store, clock)
+    stale = record(there, outputs={"job": 1} if resubmits == 0 else None, partial={"p": 1}, resubmits=resubmits)
+    assert store.save(TASK, stale, clock(), resubmit=resubmits == 1) == Superseded(there)
+    assert store.get(TASK, clock()) == there
+
+
+def test_what_is_learned_of_the_next_job_is_kept(store: Store, clock: Clock) -> None:
+    there = lost_and_begun_again(store, clock)
+    assert store.save(TASK, record(there, partial={"p": 2}, resubmits=1), clock()) is None
+    assert store.save(TASK, record(there, resubmits=2), clock(), resubmit=True) is None
+    saved = store.get(TASK, clock())
+    assert saved
+    assert (saved.outputs, saved.resubmits) == (None, 2)
+
+
 def test_outputs_that_are_empty_are_a_job_all_the_same(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
     store.save(TASK, record(item, outputs={}), clock())

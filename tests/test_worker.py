@@ -515,6 +515,29 @@ def test_a_resubmit_that_could_not_be_stored_does_not_happen(
     assert simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-1"]
 
 
+@pytest.mark.parametrize(
+    "answer", [pending({"old": 1}), says(500, {}), says(200, {"status": "lost"})], ids=["pending", "trouble", "lost"]
+)
+def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_followed(
+    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, answer: Said
+) -> None:
+    item = begin("job")
+    stale = dataclasses.replace(record_of(item), outputs={"id": "j-1"}, submitted_at=clock())
+    store.save(item.task, stale, clock())
+
+    def meanwhile() -> None:
+        lost = dataclasses.replace(stale, outputs=None, resubmits=1)
+        store.save(item.task, lost, clock(), resubmit=True)
+        store.save(item.task, dataclasses.replace(lost, outputs={"id": "j-2"}), clock())
+
+    simulator.say(answer.after(meanwhile), pending(id="j-2"))
+    settlement = worker.work(claimed(item, stale), ATTEMPT_SECONDS)
+    stored = now_in(store, item, clock)
+    assert (stored.outputs, stored.resubmits, stored.partial) == ({"id": "j-2"}, 1, None)
+    worker.work(again(item, settlement), ATTEMPT_SECONDS)
+    assert simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-2"]
+
+
 # --- crashes, junk, and faults of our own
 
 

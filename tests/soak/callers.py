@@ -1,0 +1,112 @@
+"""Those who call the handlers: clients with their requests, the schedules, and whoever else is to."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any, Self
+
+from local.sandbox import FunctionError
+from tests.api_events import rest
+from tests.soak.plan import PROVIDERS
+from tests.soak.world import PROCESSES, World
+
+BETWEEN_SECONDS = {"request": 0.35, "tick": 0.3, "reconcile": 3.0}
+"""How long a caller waits between two calls, on average."""
+NAMES = 40
+"""So many names of each provider are asked for again and again, beside new ones."""
+
+Call = Callable[[World, Random], None]
+
+
+class Callers:
+    """Threads that call; a context manager. Each of them is one entry of the list in `__init__`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._requesting, self._working = threading.Event(), threading.Event()
+        callers: list[tuple[str, Call, int, threading.Event]] = [
+            ("request", request, PROCESSES["enqueue"], self._requesting),
+            ("tick", lambda world, _: invoke(world, "process"), PROCESSES["process"], self._working),
+            ("reconcile", lambda world, _: invoke(world, "reconcile"), 1, self._working),
+        ]
+        self._threads = [
+            threading.Thread(target=self._again, args=(name, call, number, end), name=f"{name}-{number}")
+            for name, call, count, end in callers
+            for number in range(count)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Nobody calls any more, and who was at it has his answer."""
+        self._requesting.set()
+        self._working.set()
+        for thread in self._threads:
+            thread.join()
+
+    def stop_requests(self) -> None:
+        """Nobody asks for anything new."""
+        self._requesting.set()
+
+    def _again(self, name: str, call: Call, number: int, end: threading.Event) -> None:
+        random = Random(f"{self._world.seed} {name} {number}")
+        while not end.wait(random.uniform(0, 2 * BETWEEN_SECONDS[name])):
+            call(self._world, random)
+
+
+def invoke(world: World, function: str) -> None:
+    """One schedule event; a function that dies of it is what a soak is for."""
+    try:
+        world.functions[function].invoke({})
+    except FunctionError as error:
+        world.journal.write("broken off", function=function, why=str(error))
+
+
+def request(world: World, random: Random) -> None:
+    """One HTTP request of a client, who writes down what he was answered."""
+    verb = random.choices(["begin", "cancel", "revive", "look"], weights=[80, 7, 7, 6])[0]
+    task = _chosen(world, random, verb)
+    provider, name = task.split("/")
+    query = f"/tasks?provider={provider}&name={name}"
+    body = {"provider": provider, "name": name}
+    event = {
+        "begin": lambda: rest("POST", "/tasks", body | _group(random), _impatience(random)),
+        "cancel": lambda: rest("DELETE", query),
+        "revive": lambda: rest("POST", "/tasks/revive", body),
+        "look": lambda: rest("GET", query),
+    }[verb]()
+    asked = {"verb": verb, "task": task, "begun": time.time()}
+    try:
+        answer: Any = world.functions["enqueue"].invoke(event)
+    except FunctionError as error:
+        world.journal.write("unanswered", why=str(error), **asked)
+        return
+    said = json.loads(answer["body"])
+    facts = {key: said.get(key) for key in ("status", "generation", "data", "deduplicated", "detail")}
+    world.journal.write("answered", code=answer["statusCode"], **asked, **facts)
+
+
+def _chosen(world: World, random: Random, verb: str) -> str:
+    """A task to ask for: one of a few names, or a new one; to cancel or look at an open one, to revive a failed one."""
+    known = {"cancel": list(world.pending), "revive": list(world.failed), "look": list(world.pending)}.get(verb)
+    if known:
+        return random.choice(known)
+    provider = random.choice(PROVIDERS)
+    number = f"{random.randrange(NAMES)}" if random.random() < 0.5 else f"new-{random.randrange(10**9)}"
+    return f"{provider}/{number}"
+
+
+def _group(random: Random) -> dict[str, str]:
+    return {"group": random.choice("abc")} if random.random() < 0.3 else {}
+
+
+def _impatience(random: Random) -> dict[str, str]:
+    return {"Cache-Control": "no-cache"} if random.random() < 0.2 else {}

@@ -1,0 +1,131 @@
+"""The history of a soak, as its journals tell it, and a fault in it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from shared.provider import idempotency_key
+from shared.record import Record
+from shared.task import Task
+from tests.soak.journal import Event
+
+Kind: TypeAlias = Literal["lost", "doubled", "leaked", "exceeded"]
+KINDS: tuple[Kind, ...] = ("lost", "doubled", "leaked", "exceeded")
+
+MOST_RESUBMITS = 5
+FROZEN_SECONDS = 7.0
+"""A process that stood still for longer may have lost its leases: what is left of one after an attempt is less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A promise that was broken, and all that is known of the task, or of the moment."""
+
+    kind: Kind
+    task: str
+    why: str
+    events: tuple[Event, ...] = ()
+
+    def told(self) -> str:
+        """The fault as lines of text."""
+        lines = [f"{self.kind}: {self.task}: {self.why}"]
+        return "\n    ".join(lines + [_told(event) for event in self.events])
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Which submit a key stands for."""
+
+    task: str
+    generation: int
+    resubmits: int
+
+
+class History:
+    """All events by time, and where to find those of one kind."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.events = sorted(events, key=lambda event: event["at"])
+
+    def of(self, *whats: str) -> Iterator[Event]:
+        """Every event that is one of these."""
+        return (event for event in self.events if event["what"] in whats)
+
+    @cached_property
+    def writes(self) -> dict[str, list[Event]]:
+        """What was written to each item."""
+        found: dict[str, list[Event]] = defaultdict(list)
+        for event in self.of("write"):
+            found[event["task"]].append(event)
+        return dict(found)
+
+    @cached_property
+    def begins(self) -> dict[tuple[str, int], Event]:
+        """The write that began each generation."""
+        found: dict[tuple[str, int], Event] = {}
+        for task, writes in self.writes.items():
+            for event in writes:
+                found.setdefault((task, event["new"]["generation"]), event)
+        return found
+
+    @cached_property
+    def ends(self) -> dict[tuple[str, int], Event]:
+        """The write that ended each generation."""
+        found: dict[tuple[str, int], Event] = {}
+        for task, writes in self.writes.items():
+            for event in writes:
+                if event["new"]["status"] != "pending":
+                    found.setdefault((task, event["new"]["generation"]), event)
+        return found
+
+    @cached_property
+    def submits(self) -> dict[str, Submit]:
+        """Every key that a provider may be sent."""
+        found = {}
+        for task, generation in self.begins:
+            for resubmits in range(MOST_RESUBMITS):
+                record = Record(generation=generation, created_at=0, input=None, resubmits=resubmits)
+                found[idempotency_key(Task.from_id(task), record)] = Submit(task, generation, resubmits)
+        return found
+
+    @cached_property
+    def jobs(self) -> dict[str, Event]:
+        """Every job that a provider has begun."""
+        return {event["job"]: event for event in self.of("job")}
+
+    @cached_property
+    def long_freezes(self) -> list[Event]:
+        """When processes stood still so long that others may have had their tasks."""
+        return [event for event in self.of("freeze") if event["seconds"] > FROZEN_SECONDS]
+
+    def about(self, task: str) -> tuple[Event, ...]:
+        """Everything about a task, and what else broke meanwhile: the processes that had to do with it, and Redis."""
+        own = [event for event in self.events if task_of(event) == task]
+        if not own:
+            return ()
+        first, last = own[0]["at"] - 1, own[-1]["at"] + 1
+        workers = {event["worker"] for event in own if "worker" in event}
+
+        def concerns(event: Event) -> bool:
+            if event["what"] == "fault":
+                return bool(event["place"] == "redis")
+            return event["what"] in ("kill", "freeze", "ended") and event["worker"] in workers
+
+        meanwhile = [event for event in self.events if first <= event["at"] <= last and concerns(event)]
+        return tuple(sorted(own + meanwhile, key=lambda event: event["at"]))
+
+
+def task_of(event: Event) -> str | None:
+    """The task that an event is about."""
+    if event.get("task") is None and "name" in event:
+        return f"{event['provider']}/{event['name']}"
+    return event.get("task")
+
+
+def _told(event: Event) -> str:
+    facts = {name: value for name, value in event.items() if name not in ("at", "what", "old")}
+    if event["what"] == "write":
+        facts = {"worker": event["worker"]} | {name: value for name, value in event["new"].items() if value is not None}
+    return f"{event['at']:.3f} {event['what']}: " + " ".join(f"{name}={value}" for name, value in facts.items())

@@ -1,0 +1,86 @@
+"""What is deployed for a soak: small settings and three providers, with the relations of the real ones.
+
+enqueue's timeout stays below the lease, and process's is window + attempt + 10, as template.yaml has them.
+"""
+
+from typing import Any
+
+from shared.settings import Settings
+
+ATTEMPT_SECONDS = 2.0
+WINDOW_SECONDS = 4.0
+LEASE_SECONDS = Settings(attempt_seconds=ATTEMPT_SECONDS).lease_seconds
+TIMEOUTS = {"enqueue": 9.0, "process": WINDOW_SECONDS + ATTEMPT_SECONDS + 10, "reconcile": 30.0}
+"""Seconds that each function may run; enqueue's below LEASE_SECONDS."""
+
+SETTINGS = {
+    "PARALLEL_TASKS": "6",
+    "TICK_SECONDS": "0.5",
+    "WINDOW_SECONDS": f"{WINDOW_SECONDS}",
+    "IDLE_SECONDS": "1",
+    "ATTEMPT_SECONDS": f"{ATTEMPT_SECONDS}",
+    "FIRST_ANSWER_SECONDS": "1",
+    "CONFIRM_SECONDS": "3",
+    "DEFAULT_PROVIDER": "jobs",
+}
+
+WORKER = "SOAK_WORKER"
+"""The environment variable with the process's id: every request tells the provider who sends it."""
+
+PARALLEL = 3
+OPEN_JOBS = 8
+RATE_SECONDS = 0.1
+BURST = 4
+PROVIDERS = ("jobs", "limited", "plain")
+
+
+def files(url: str) -> dict[str, dict[str, Any]]:
+    """The provider files, by name: jobs that are submitted and asked after; the same within limits; the sketch's."""
+    rate = {"requests": 1, "seconds": RATE_SECONDS, "burst": BURST}
+    limits = {"rate": rate, "parallel": PARALLEL, "openJobs": OPEN_JOBS}
+    plain = _common(url, "plain") | {
+        "submit": {"url": "/plain/ask", "query": {"task-name": "${task.name}"}, "headers": {"Key": "${task.id}"}},
+    }
+    return {"jobs": _jobs(url, "jobs"), "limited": _jobs(url, "limited") | {"limits": limits}, "plain": plain}
+
+
+def _jobs(url: str, name: str) -> dict[str, Any]:
+    about = {"query": {"task-name": "${task.name}"}}
+    return _common(url, name) | {
+        "submit": {
+            "method": "POST",
+            "url": f"/{name}/jobs",
+            "headers": {"Key": "${task.id}"},
+            "body": {"name": "${task.name}"},
+            "outputs": {"id": "body.id"},
+        },
+        "poll": {"url": f"/{name}/jobs/${{outputs.id}}"} | about,
+        "cancel": {"method": "DELETE", "url": f"/{name}/jobs/${{outputs.id}}"} | about,
+    }
+
+
+def _common(url: str, name: str) -> dict[str, Any]:
+    both = ["submit", "poll"]
+    return {
+        "servers": [url],
+        "description": f"{name}, as the soak misuses it",
+        "security": [{"type": "apiKey", "in": "header", "name": "Worker", "secret": f"env:{WORKER}"}],
+        "acceptors": [
+            {"state": "pending", "expected": "running", "on": both},
+            {"state": "success", "expected": "done", "on": both},
+            {"state": "failure", "expected": "refused", "on": both},
+            {"state": "resubmit", "expected": "lost"},
+        ],
+        "data": "body.data",
+        "partial": "body.partial",
+        "polling": {
+            "initialDelay": 0.3,
+            "minDelay": 0.3,
+            "maxDelay": 2,
+            "maxErrors": 4,
+            "maxResubmits": 3,
+            "notFoundGrace": 0,
+        },
+        "freshness": 3,
+        "freshnessFailed": 1,
+    }
