@@ -23,6 +23,8 @@ class Backoff:
 
     def after_error(self, number: int, random: Random) -> float:
         """Seconds to wait after the `number`-th trouble in a row (1 is the first)."""
+        if self.jitter == "full":
+            number = max(number, 2)  # the first would be the floor itself, and a herd stay in step
         return self._grown(number, random)
 
     def _grown(self, number: int, random: Random) -> float:

@@ -77,3 +77,24 @@ class Door:
         self._thread.join(30)
         for one in (self._listener, *self._open):
             one.close()
+
+
+class BlackHole:
+    """A port at which connecting never ends: its queue of connections is full."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self.port: int = self._listener.getsockname()[1]
+        self._fillers: list[socket.socket] = []
+        while True:
+            filler = socket.socket()
+            filler.settimeout(0.2)
+            self._fillers.append(filler)
+            try:
+                filler.connect(("127.0.0.1", self.port))
+            except TimeoutError:
+                return
+
+    def close(self) -> None:
+        for one in (*self._fillers, self._listener):
+            one.close()

@@ -33,6 +33,13 @@ def test_full_jitter_spreads_a_herd_between_the_floor_and_the_delay() -> None:
     assert len(set(delays)) == 300
 
 
+def test_a_herd_that_fails_for_the_first_time_is_spread_as_one_that_fails_again() -> None:
+    backoff, random = Backoff(min_delay=2, multiplier=3), Random(1)
+    delays = {backoff.after_error(1, random) for _ in range(300)}
+    assert len(delays) == 300
+    assert 2 <= min(delays) < max(delays) <= 6
+
+
 def test_the_initial_delay_is_jittered_too() -> None:
     backoff, random = Backoff(initial_delay=10, min_delay=2), Random(1)
     delays = {backoff.after_pending(1, random) for _ in range(50)}

@@ -209,6 +209,41 @@ def test_no_cache_is_understood_whatever_the_headers_case(
     assert len(simulator.asked) == 2
 
 
+def test_headers_that_mean_nothing_here_mean_nothing_in_any_case(deployed: Deployment, shape: Shape) -> None:
+    bodies = []
+    for number, names in enumerate((("Content-Type", "X-Idempotency-Key"), ("content-TYPE", "X-IDEMPOTENCY-key"))):
+        headers = dict(zip(names, ("application/json", "one"), strict=True))
+        answered = deployed.enqueue(shape("POST", "/tasks", {"name": f"{number}"}, headers))
+        assert (answered.status, answered.body["deduplicated"]) == (202, False)
+        again = deployed.enqueue(shape("POST", "/tasks", {"name": f"{number}"}, headers))
+        bodies.append(again.body | dict.fromkeys(("name", "task_id", "generation", "next_attempt_at")))
+    assert bodies[0] == bodies[1]
+
+
+ABSENT = {
+    "rest": ("headers", "multiValueHeaders", "queryStringParameters", "multiValueQueryStringParameters"),
+    "http": ("headers", "queryStringParameters", "cookies"),
+}
+
+
+@pytest.mark.parametrize("is_null", [True, False], ids=["null", "missing"])
+def test_an_event_without_headers_and_query_is_answered(deployed: Deployment, shape: Shape, is_null: bool) -> None:
+    def bare(event: Event) -> Event:
+        absent = (*ABSENT[shape.__name__], "pathParameters", "stageVariables")
+        kept = {name: value for name, value in event.items() if name not in absent}
+        return kept | dict.fromkeys(absent if is_null else ())
+
+    assert is_problem(deployed.enqueue(bare(shape("GET", "/"))), 400, "task-name")
+    for body in (None, ""):
+        assert is_problem(deployed.enqueue(bare(shape("POST", "/tasks", body))), 400, "body")
+    assert deployed.enqueue(bare(shape("POST", "/tasks", {"name": "a"}))).status == 202
+    assert deployed.enqueue(bare(shape("GET", "/tasks/example/a"))).status == 200
+
+
+def test_of_a_name_given_twice_the_last_counts(deployed: Deployment, shape: Shape) -> None:
+    assert deployed.enqueue(shape("GET", "/?task-name=a&task-name=b")).body["name"] == "b"
+
+
 @pytest.mark.parametrize("name", ["Prefer", "prefer", "PREFER"])
 def test_a_caller_may_choose_not_to_wait(deployed: Deployment, shape: Shape, simulator: Simulator, name: str) -> None:
     answered = deployed.enqueue(shape("POST", "/tasks", {"name": "a"}, {name: "respond-async"}))
@@ -605,6 +640,31 @@ def test_each_change_is_one_json_line_and_no_payload_or_secret_stands_in_any(
     assert all(line["service"] == "meanwhile" for line in lines)
 
 
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_a_warm_call_says_nothing_of_the_one_before_and_no_result_is_printed(
+    cold_log: None,
+    deployed: Deployment,
+    simulator: Simulator,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    level: str,
+) -> None:
+    monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", level)
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-00000000-111111111111111111111111;Parent=2222222222222222;Sampled=1")
+    large = {"marker": "S3CRET" * 33_334}
+    simulator.say(completed(large))
+    ids = {"X-Correlation-Id": "id-of-the-first", "X-Request-Id": "id-of-the-first", "Authorization": "S3CRET"}
+    body = {"name": "first", "input": {"token": "S3CRET"}}
+    assert deployed.enqueue(rest("POST", "/tasks", body, ids)).body["data"] == large
+    first = "".join(capsys.readouterr())
+    simulator.say(refused("S3CRET"))
+    assert deployed.enqueue(rest("POST", "/tasks", {"name": "second"})).status == 422
+    second = "".join(capsys.readouterr())
+    assert "second" in second
+    assert "id-of-the-first" not in second
+    assert "S3CRET" not in first + second
+
+
 def test_a_tick_is_a_line_of_its_own_on_a_cold_start_too(
     cold_log: None, deployed: Deployment, simulator: Simulator, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -619,6 +679,7 @@ def test_a_tick_is_a_line_of_its_own_on_a_cold_start_too(
 
 PROBE = """
 import socket
+import sys
 
 def connect(self, address):
     raise SystemExit(f"connected to {address}")
@@ -629,7 +690,7 @@ from handlers import enqueue, process, reconcile
 from shared import wiring
 
 made = [wiring.enqueuer(), wiring.canceller(), wiring.reviver(), wiring.viewer(), wiring.ticker(), wiring.reconciler()]
-print(len(made))
+print(len(made), "aws_xray_sdk" in sys.modules)
 """
 
 
@@ -637,4 +698,4 @@ def test_neither_importing_the_handlers_nor_putting_the_parts_together_opens_a_c
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROBE], check=False, capture_output=True, text=True, timeout=60
     )
-    assert (ran.stdout.strip(), ran.stderr) == ("6", "")
+    assert (ran.stdout.strip(), ran.stderr) == ("6 False", "")  # what has no tracer puts no data into a trace

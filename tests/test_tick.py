@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from shared.limits import Health
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.queued import Add, Claim, Claimed, Release
+from shared.record import Record
 from shared.settings import Settings
 from shared.settle import Settlement
 from shared.store import Store
@@ -22,9 +23,11 @@ from shared.tick import SETTLE_SECONDS, Clockwork, Ticker
 from shared.worker import Worker, record_of
 from tests import asking
 from tests.clock import Clock
+from tests.conftest import SERVERS
 from tests.keys import Bench
 from tests.outage import RedisOutage
-from tests.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending
+from tests.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
+from tests.ticking import Trusting
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -699,6 +702,29 @@ def test_a_task_that_kills_its_worker_is_given_up_and_its_neighbours_are_served(
         item = store.get(Task("example", name), bed.clock())
         assert item
         assert item.status == "completed"
+
+
+@pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
+@pytest.mark.parametrize("troubles", [0, 1, 9], ids=["the first", "the second", "the tenth"])
+def test_tasks_that_fail_together_come_back_one_by_one(
+    bed: Bed, queue: Queue, simulator: Simulator, clock: Clock, troubles: int
+) -> None:
+    least, most = 60, 600
+    record = Record(generation=1, created_at=clock(), input={}, errors=troubles).to_text()
+    queue.add([(Task("example", f"{number}"), 1, record) for number in range(300)], token="mine")
+    simulator.say(says(300, {}))  # trouble with each task, and none that pauses the provider
+    provider = simulator.provider(EXAMPLE, polling={"minDelay": least, "maxDelay": most, "maxErrors": 1000})
+    worker = Worker(cast(Store, Trusting()), {"example": provider}, clock, max_crashes=3, confirm_seconds=300)
+    began = bed.bench.keys.now()
+    assert bed.tick(worker, pool=ThreadPoolExecutor)["example"] == {"claimed": 300, "retried": 300}
+    ended = bed.bench.keys.now()
+    delays = sorted(bed.bench.parts()["queue"].values())
+    widest = min(most, least * 2 ** max(troubles, 1)) * 1000
+    assert began + least * 1000 <= delays[0]
+    assert delays[-1] <= ended + widest
+    tenths = Counter((delay - began - least * 1000) * 10 // (widest - least * 1000) for delay in delays)
+    assert len(tenths) >= 10  # spread over the whole window
+    assert max(tenths.values()) < 100
 
 
 def test_running_for_ever_ends_with_timeout_and_the_last_partial_data(

@@ -281,6 +281,18 @@ def test_killed_after_any_step_it_ends_once_and_is_submitted_no_more_than_it_mus
     assert len(keys) <= case.submits + case.repeats(step)
 
 
+@pytest.mark.parametrize("step", range(len(BEGIN)), ids=BEGIN)
+def test_a_request_that_was_killed_may_be_repeated_at_once(make_world: MakeWorld, step: int) -> None:
+    world = make_world()
+    assert world.run("enqueue", POST, dies_after=step).killed
+    again = world.post(NAME)
+    assert (again.status, again.body["deduplicated"]) == (202, step > 0)
+    world.simulator.say(DONE)
+    world.finish(NAME)
+    world.check_end(NAME)
+    assert (world.status(NAME), len(world.submits(NAME))) == ("completed", 1)
+
+
 @pytest.mark.parametrize("step", range(5), ids=["claim", "GET", "UpdateItem", "bury", "claim again"])
 def test_a_dead_letter_can_be_revived_wherever_its_burial_was_cut_off(make_world: MakeWorld, step: int) -> None:
     world = make_world()

@@ -25,7 +25,7 @@ from shared.spill import CALL_SECONDS
 from shared.worker import STORE_RETRY_SECONDS
 from tests.api_events import rest
 from tests.clock import Clock
-from tests.conftest import BUCKET, TABLE
+from tests.conftest import BUCKET, SERVERS, TABLE
 from tests.deployment import FILES, Answered, Deployment, deploy
 from tests.simulator import Simulator, completed, pending, says
 
@@ -158,8 +158,10 @@ def session() -> Any:
 
 
 @pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
+def redis_kind(request: pytest.FixtureRequest) -> str:
+    """fakeredis, unless a test asks for a real server."""
+    kind: str = getattr(request, "param", "fakeredis")
+    return kind
 
 
 @pytest.fixture
@@ -355,6 +357,7 @@ def test_a_result_that_cannot_be_stored_stays_queued_and_makes_no_second_job(
     ends(deployed, simulator, SMALL)
 
 
+@pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
 def test_of_five_results_the_one_that_is_throttled_waits_alone(
     deployed: Deployment, wire: Wire, simulator: Simulator
 ) -> None:

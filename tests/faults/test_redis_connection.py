@@ -5,19 +5,22 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore import endpoint
 from redis.exceptions import ResponseError
 
 from local.waiting import wait_until
-from shared import wiring
+from shared import aws, wiring
 from shared.errors import QueueUnavailable
 from tests.api_events import rest
 from tests.faults.mortal import PATIENCE_SECONDS
 from tests.faults.proxy import Proxy
 from tests.faults.replicas import pair
 from tests.faults.world import LEASE_SECONDS, MakeWorld, StartServer, World
+from tests.outage import BlackHole
 from tests.simulator import Said, completed, pending, refused
 
 pytestmark = pytest.mark.server
@@ -28,6 +31,7 @@ PENDING = pending({"city": "Ghent"}, id="j-1")
 FURTHER = pending({"city": "Ghent", "x": 1}, id="j-1")
 DONE = completed(WHOLE)
 DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
+PROMPT = aws.prompt  # a world's calls to AWS are more patient
 PROMPT_SECONDS = 3.0
 """What a caller may be kept waiting for a neighbour that does not answer, beyond the provider's own time."""
 
@@ -122,6 +126,8 @@ def test_sixty_four_attempts_at_once_wait_for_connections_and_for_nothing_else(
     make_world: MakeWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, names = make_world(PARALLEL_TASKS="64"), [f"{number}" for number in range(64)]
+    client: Any = wiring.queue()._client
+    client.connection_pool.max_connections = 1  # enough: attempts have no business with Redis
     for name in names:
         world.post(name)
     world.pass_(LEASE_SECONDS)
@@ -273,27 +279,6 @@ def _is_busy(world: World) -> bool:
 # --- a host that nobody answers at
 
 
-class BlackHole:
-    """A port at which connecting never ends: its queue of connections is full."""
-
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=0)
-        self.port: int = self._listener.getsockname()[1]
-        self._fillers: list[socket.socket] = []
-        while True:
-            filler = socket.socket()
-            filler.settimeout(0.2)
-            self._fillers.append(filler)
-            try:
-                filler.connect(("127.0.0.1", self.port))
-            except TimeoutError:
-                return
-
-    def close(self) -> None:
-        for one in (*self._fillers, self._listener):
-            one.close()
-
-
 @pytest.fixture
 def black_hole() -> Iterator[int]:
     hole = BlackHole()
@@ -329,7 +314,7 @@ def test_a_redis_that_nobody_answers_for_costs_a_request_one_short_wait_and_reco
 
 @pytest.mark.parametrize("silent", [True, False], ids=["black hole", "closed port"])
 def test_the_message_names_the_host_that_cannot_be_reached(
-    black_hole: int, monkeypatch: pytest.MonkeyPatch, silent: bool
+    black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = black_hole if silent else listener.getsockname()[1]
@@ -337,3 +322,17 @@ def test_the_message_names_the_host_that_cannot_be_reached(
     with pytest.raises(QueueUnavailable, match=f"127.0.0.1:{port}") as found:
         wiring.queue().dead("job")
     assert "secret" not in str(found.value)
+    assert sum(waits[port]) <= 2
+
+
+def test_a_dynamodb_that_nobody_answers_for_costs_a_request_three_seconds_at_most(
+    world: World, black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(aws, "prompt", PROMPT)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", f"http://127.0.0.1:{black_hole}")
+    answered = world.post(NAME)
+    assert (answered.status, answered.headers["retry-after"]) == (503, "5")
+    assert 0 < sum(waits[black_hole]) + sum(pauses) < PROMPT_SECONDS
+    assert (world.redis.dbsize(), world.simulator.calls()) == (0, [])
