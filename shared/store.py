@@ -5,19 +5,17 @@ epoch milliseconds, but `expires_at`, DynamoDB's TTL, which is epoch seconds. JS
 Every method raises StoreUnavailable when DynamoDB does not serve it.
 """
 
-import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import TYPE_CHECKING, Any
 
 from shared.codec import Json
-from shared.errors import StoreTooLarge, StoreUnavailable
+from shared.errors import StoreTooLarge
 from shared.item import MAX_NOTIFY, Item, Status, attempt_map, digest, number, open_key, open_keys, packed, parse
 from shared.record import Record
 from shared.spill import Spill
+from shared.table import ConditionFailed, Table
 from shared.task import Task
 
 if TYPE_CHECKING:
@@ -35,20 +33,18 @@ class Superseded:
 
 
 class Store:
-    """The items. One low-level client serves all threads."""
+    """The items, in the table and, where they are large, in `spill`."""
 
     def __init__(
         self, client: "DynamoDBClient", table: str, retention_seconds: int, spill: Spill | None = None
     ) -> None:
-        self._client = client
-        self._table = table
+        self._table = Table(client, table)
         self._retention_seconds = retention_seconds
         self._spill = spill or Spill()
 
     def get(self, task: Task, now: int) -> Item | None:
         """The task's item as it stands, read consistently; None if there is none, or none since its expiry."""
-        reply = self._guarded(self._client.get_item, Key=_key(task), ConsistentRead=True)
-        item = parse(reply.get("Item"))
+        item = parse(self._table.get(task))
         return None if item is None or item.expired(now) else item
 
     def opened(self, item: Item, now: int) -> Item:
@@ -83,30 +79,31 @@ class Store:
         removed += "" if seen else ", #data"
         if notify:
             value[":notify"] = {"SS": [notify]}
-        reply = self._update(
-            task,
-            "SET #generation = if_not_exists(#generation, :now) + :one, #status = :pending, #input = :input, "
-            "#input_digest = :digest, #group = :group, #begun_by = :caller, #open = :open, #created_at = :now, "
-            f"#updated_at = :now{', #notify = :notify' if notify else ''} "
-            f"REMOVE {removed}",
-            f"{unchanged} AND attribute_not_exists(#open)",
-            {
-                ":group": {"S": group},
-                ":now": number(now),
-                ":one": number(1),
-                ":pending": {"S": "pending"},
-                ":input": packed(input_, "input"),
-                ":digest": {"S": digest(input_)},
-                ":caller": {"S": caller},
-                ":open": {"S": open_key(task)},
-                **value,
-            },
-            returned="ALL_NEW",
-        )
-        if isinstance(reply, Superseded):  # botocore repeats a call whose reply was lost: then it finds its own write
-            ours = reply.item is not None and reply.item.begun_by == caller
-            return reply.item if ours else None
-        return reply
+        try:
+            written = self._table.update(
+                task,
+                "SET #generation = if_not_exists(#generation, :now) + :one, #status = :pending, #input = :input, "
+                "#input_digest = :digest, #group = :group, #begun_by = :caller, #open = :open, #created_at = :now, "
+                f"#updated_at = :now{', #notify = :notify' if notify else ''} "
+                f"REMOVE {removed}",
+                f"{unchanged} AND attribute_not_exists(#open)",
+                {
+                    ":group": {"S": group},
+                    ":now": number(now),
+                    ":one": number(1),
+                    ":pending": {"S": "pending"},
+                    ":input": packed(input_, "input"),
+                    ":digest": {"S": digest(input_)},
+                    ":caller": {"S": caller},
+                    ":open": {"S": open_key(task)},
+                    **value,
+                },
+                returned="ALL_NEW",
+            )
+        except ConditionFailed as failed:  # botocore repeats a call whose reply was lost: then it finds its own write
+            there = parse(failed.attributes)
+            return there if there and there.begun_by == caller else None
+        return parse(written)
 
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
         """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge.
@@ -174,21 +171,8 @@ class Store:
         keys = open_keys(provider)
         turn = before // 60_000 % len(keys)  # after a run that does not reach the end, the next begins elsewhere
         for key in keys[turn:] + keys[:turn]:
-            start: dict[str, Any] = {}
-            while True:
-                page = self._guarded(
-                    self._client.query,
-                    IndexName="open",
-                    KeyConditionExpression="#open = :open AND updated_at < :before",
-                    ExpressionAttributeNames={"#open": "open"},
-                    ExpressionAttributeValues={":open": {"S": key}, ":before": number(before)},
-                    **start,
-                )
-                for row in page["Items"]:
-                    yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
-                if "LastEvaluatedKey" not in page:
-                    break
-                start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+            for row in self._table.open_items(key, number(before)):
+                yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
 
     def _end(
         self,
@@ -217,51 +201,8 @@ class Store:
     ) -> Superseded | None:
         values = {":generation": number(generation), ":pending": {"S": "pending"}, **values}
         condition = f"#generation = :generation AND #status = :pending{further}"
-        reply = self._update(task, expression, condition, values, returned="NONE")
-        return reply if isinstance(reply, Superseded) else None
-
-    def _update(
-        self,
-        task: Task,
-        expression: str,
-        condition: str,
-        values: dict[str, Any],
-        *,
-        returned: Literal["ALL_NEW", "NONE"],
-    ) -> Item | Superseded | None:
         try:
-            reply = self._guarded(
-                self._client.update_item,
-                Key=_key(task),
-                UpdateExpression=expression,
-                ConditionExpression=condition,
-                ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", expression + condition)},
-                ExpressionAttributeValues=values,
-                ReturnValues=returned,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except _ConditionFailed as failed:
-            return Superseded(parse(failed.item))
-        return parse(reply.get("Attributes"))
-
-    def _guarded(self, call: Callable[..., Any], **arguments: Any) -> Any:
-        try:
-            return call(TableName=self._table, **arguments)
-        except ClientError as error:
-            code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
-            if code == "ConditionalCheckFailedException":
-                raise _ConditionFailed(error.response.get("Item")) from error
-            if code == "ValidationException" and "size" in message.lower():
-                raise StoreTooLarge(f"DynamoDB: {message}") from error
-            raise StoreUnavailable(f"DynamoDB: {code}") from error
-        except BotoCoreError as error:
-            raise StoreUnavailable(f"DynamoDB: {type(error).__name__}: {error}") from error
-
-
-class _ConditionFailed(Exception):
-    def __init__(self, item: Any) -> None:
-        self.item = item
-
-
-def _key(task: Task) -> dict[str, Any]:
-    return {"task_id": {"S": task.id}}
+            self._table.update(task, expression, condition, values, returned="NONE")
+        except ConditionFailed as failed:
+            return Superseded(parse(failed.attributes))
+        return None

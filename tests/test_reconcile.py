@@ -189,7 +189,7 @@ def supersede(store: Store, item: Item, now: int) -> None:
 
 
 def delete(store: Store, item: Item, now: int) -> None:
-    store._client.delete_item(TableName="meanwhile", Key={"task_id": {"S": item.task.id}})
+    store._table._client.delete_item(TableName="meanwhile", Key={"task_id": {"S": item.task.id}})
 
 
 @pytest.mark.parametrize("meanwhile", [complete, supersede, delete])
