@@ -443,7 +443,7 @@ def test_runs_that_do_not_reach_the_end_begin_elsewhere_each_time(
         asked.append(arguments["ExpressionAttributeValues"][":open"]["S"])
         return {"Items": []}
 
-    monkeypatch.setattr(store, "_guarded", query)
+    monkeypatch.setattr(store._table, "_guarded", query)
     firsts = set()
     for _ in range(16):
         asked.clear()
