@@ -49,7 +49,7 @@ class VirtualTime(Executor):
     ) -> DoneAndNotDoneFutures[Settlement]:
         now = self.world.clock.monotonic()
         left = min(self._under_way[future][0] for future in futures) - now
-        self.world.pass_(min(max(left, 0), timeout))
+        self.world.pass_(max(min(left, timeout), 0.001))  # time does not stand still while somebody waits for nothing
         now = self.world.clock.monotonic()
         done = {future for future in futures if self._under_way[future][0] <= now + 0.001}
         for future in done:
