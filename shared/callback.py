@@ -1,8 +1,8 @@
 """Callbacks: a provider says by itself that there is news of a task.
 
 Polling sees every task to its end; a callback only makes it sooner. A signed payload is read as a polled answer is, and
-may end the task: the item first, then Redis. An unsigned one makes the task due now. One that is lost, forged, repeated
-or late changes nothing.
+may end the task: the item first, then Redis. Where a result is to be fetched, and for an unsigned payload, the task is
+due now, and the worker asks within its limits. One that is lost, forged or late changes nothing.
 """
 
 import base64
@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from shared.answer import Answer
 from shared.codec import canonical, dumps, loads
 from shared.credentials import ReadSecret
-from shared.enqueue import reserve_seconds
 from shared.errors import NotFound, SecretUnavailable, Unavailable
 from shared.item import Item
 from shared.outcome import Completed, Failed
 from shared.provider import Provider
 from shared.queue import Queue, without_redis
+from shared.queued import End
 from shared.request import Callback
-from shared.settings import Settings
 from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
@@ -72,11 +71,10 @@ class Receiver:
     providers: Mapping[str, Provider]
     addresses: Addresses | None
     read_secret: ReadSecret
-    settings: Settings
     clock: Callable[[], int]
 
-    def receive(self, callback: Callback, remaining: Callable[[], float]) -> Answer:
-        """Take a callback; `remaining` tells the seconds that the function has left.
+    def receive(self, callback: Callback) -> Answer:
+        """Take a callback; the provider is not asked.
 
         Raises NotFound, always the same, for whatever is not from the provider or no longer about this generation;
         Unavailable and StoreUnavailable when it should be sent again.
@@ -89,8 +87,7 @@ class Receiver:
         if item is None or item.generation != generation:
             raise _unknown()
         if item.status == "pending":
-            seconds = min(self.settings.attempt_seconds, remaining() - reserve_seconds(self.settings))
-            self._heed(item, Reply(200, callback.headers, callback.body, "") if signed else None, seconds)
+            self._heed(item, Reply(200, callback.headers, callback.body, "") if signed else None)
         return Answer(status=200, body={"status": "received"})
 
     def _verified(self, callback: Callback) -> tuple[Task, int, bool]:
@@ -107,19 +104,16 @@ class Receiver:
                 raise _unknown()
         return (*found, signature is not None)
 
-    def _heed(self, item: Item, payload: Reply | None, seconds: float) -> None:
-        """Store what a signed payload says, then move the task: ended, it leaves Redis; else it is due, or stays.
-
-        A dead letter is made by the worker that finds the item failed; so a failed task is due, too.
-        """
-        settlement = self.worker.hear(item, payload, seconds) if payload else None
+    def _heed(self, item: Item, payload: Reply | None) -> None:
+        """Store what a signed payload says, then move the task: ended, it leaves Redis; else it is due, or stays."""
+        settlement = self.worker.hear(item, payload) if payload else None
         verb = settlement.verb if settlement else "hasten"
         log.info("called back", extra=facts(item) | {"then": verb})
         with without_redis(then="the next attempt finds it"):
-            if verb in ("hasten", "bury"):
+            if verb == "hasten":
                 self.queue.hasten([(item.task, item.generation)])
-            elif verb in ("complete", "forget"):
-                self.queue.forget([(item.task, item.generation)])
+            elif verb != "release":
+                self.queue.end([End(item.task, item.generation, "buried" if verb == "bury" else "forgotten")])
         if settlement and verb == "release" and isinstance(settlement.outcome, Completed | Failed):
             raise Unavailable("the store does not answer; send it again")
 

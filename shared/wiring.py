@@ -193,7 +193,6 @@ def receiver() -> Receiver:
         providers=providers(),
         addresses=addresses(),
         read_secret=secret,
-        settings=settings(),
         clock=clock,
     )
 

@@ -235,7 +235,7 @@ CASES = (
         name="forget",
         handler="reconcile",
         stage=cancelled_half,
-        steps=(*OPEN_ITEMS, *STRAYS, "look", "GetItem", "forget"),
+        steps=(*OPEN_ITEMS, *STRAYS, "look", "GetItem", "end"),
         ends="cancelled",
     ),
 )
