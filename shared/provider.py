@@ -55,6 +55,7 @@ class Provider:
         record = dataclasses.replace(
             record,
             attempts=record.attempts + 1,
+            asked_at=now,
             submitted_at=now if record.submitted_at is None else record.submitted_at,
         )
         exchange = self._exchange.begin(seconds, record.unauthorized_at)

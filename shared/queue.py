@@ -142,9 +142,9 @@ class Queue:
         rows = [(one.task.name, one.generation, one.becomes) for one in ends]
         return [bool(done) for done in self._run("end", _provider(one.task for one in ends), rows)]
 
-    def hasten(self, waiting: Sequence[tuple[Task, int]]) -> list[bool]:
-        """Make this generation of each task due now if it waits for later. True where it did."""
-        rows = [(task.name, generation) for task, generation in waiting]
+    def hasten(self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0) -> list[bool]:
+        """Make this generation of each task due after the delay if it waits for longer. True where it did."""
+        rows = [(task.name, generation, _ms(delay_seconds)) for task, generation in waiting]
         return [bool(done) for done in self._run("hasten", _provider(task for task, _ in waiting), rows)]
 
     def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:

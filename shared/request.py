@@ -30,12 +30,15 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callback:
-    """What a provider sent to a callback URL, to be verified: the last two parts of its path, headers in lower case."""
+    """What a provider sent to a callback URL, to be verified: the last two parts of its path, headers in lower case.
+
+    `body` None: it is larger than MAX_BODY_BYTES, or cannot be read.
+    """
 
     provider: str
     token: str
     headers: dict[str, str]
-    body: bytes
+    body: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +108,16 @@ def named_in_url(event: Event, default_provider: str) -> Task:
 
 
 def callback(event: Event) -> Callback:
-    """`POST /callbacks/{provider}/{token}`. Raises NotFound for another path, ContentTooLarge."""
+    """`POST /callbacks/{provider}/{token}`. Raises NotFound for another path."""
     found = re.search(r"/callbacks/([^/]+)/([^/]+)$", event.get("rawPath") or event.get("path") or "")
     if found is None:
         raise NotFound("there is no such callback", field="path")
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items() if value is not None}
-    return Callback(provider=found[1], token=found[2], headers=headers, body=_bytes(event))
+    try:
+        body = _bytes(event)
+    except Problem:
+        body = None
+    return Callback(provider=found[1], token=found[2], headers=headers, body=body)
 
 
 def _task_request(body: dict[str, Json], default_provider: str, prefers: Preferences) -> TaskRequest:

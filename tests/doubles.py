@@ -234,13 +234,13 @@ class MemoryQueue:
     def end(self, ends: Sequence[End]) -> list[bool]:
         return [self._end(*end) for end in ends]
 
-    def hasten(self, waiting: Sequence[tuple[Task, int]]) -> list[bool]:
-        hastened = []
+    def hasten(self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0) -> list[bool]:
+        hastened, due = [], self.now_ms + _ms(delay_seconds)
         for task, generation in waiting:
             parts = self._parts(task.provider)
-            hastened.append(parts.parsed(task.name)[0] == generation and parts.queue.get(task.name, 0) > self.now_ms)
+            hastened.append(parts.parsed(task.name)[0] == generation and parts.queue.get(task.name, 0) > due)
             if hastened[-1]:
-                parts.queue[task.name] = self.now_ms
+                parts.queue[task.name] = due
         return hastened
 
     def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:

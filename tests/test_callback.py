@@ -24,7 +24,7 @@ from shared.limits import Limits
 from shared.outcome import Retry
 from shared.provider import Provider
 from shared.queue import Queue
-from shared.queued import Add
+from shared.queued import Add, Release
 from shared.request import MAX_BODY_BYTES, Callback
 from shared.rules import Rules
 from shared.store import Store
@@ -326,6 +326,28 @@ def test_an_unsigned_payload_is_not_believed_and_makes_the_task_due(hook: Hook, 
     assert (hook.item(), place(bench)) == (before, DUE)
 
 
+def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shortest_delay(
+    hook: Hook, bench: Bench, queue: Queue, simulator: Simulator
+) -> None:
+    hook.provider = simulator.provider(JOB)
+    shortest = hook.provider.rules.backoff.min_delay
+    hook.wait()
+    attempts = 0
+    for _ in range(20):
+        hook.call(b"", signed_with=None)
+        for claimed in queue.claim("example", limit=1, lease_seconds=30, token="w").tasks:
+            attempts += 1
+            simulator.say(pending())
+            done = hook.receiver().worker.work(claimed, 5)
+            assert done.record
+            queue.release([Release(done.hold, 60, done.record.to_text())])
+    assert attempts == 1
+    assert place(bench) == LATER
+    assert (bench.score(TASK.name) or 0) <= bench.keys.now() + shortest * 1000
+    bench.rewind(shortest)
+    assert place(bench) == DUE
+
+
 def test_a_task_that_is_worked_on_is_left_to_its_worker(hook: Hook, bench: Bench, queue: Queue) -> None:
     hook.provider = provider_at("http://127.0.0.1:1", JOB)
     hook.wait(due_seconds=0)
@@ -501,9 +523,19 @@ def test_the_sample_events_are_understood_and_found_forged(deployed: Any) -> Non
         assert deployed(event)["statusCode"] == 404
 
 
-def test_a_body_beyond_the_limit_is_refused(deployed: Any) -> None:
-    assert deployed(rest("POST", "/callbacks/example/x", "x" * MAX_BODY_BYTES))["statusCode"] == 404
-    assert deployed(rest("POST", "/callbacks/example/x", "x" * (MAX_BODY_BYTES + 1)))["statusCode"] == 413
+def test_a_body_beyond_the_limit_is_not_read_and_makes_the_task_due_if_the_token_is_ours(
+    deployed: Any, hook: Hook, bench: Bench
+) -> None:
+    before = hook.wait()
+    path = hook.addresses.url(TASK, hook.generation).removeprefix("https://api.example.com/v1")
+    large, forged = "x" * (MAX_BODY_BYTES + 1), "/callbacks/example/x"
+    answers = [deployed(rest("POST", path, body)) for path, body in ((forged, large), (forged, "{}"))]
+    assert answers[0]["statusCode"] == 404
+    assert answers[0]["body"] == answers[1]["body"]
+    assert place(bench) == LATER
+    assert deployed(rest("POST", path, large[1:]))["statusCode"] == 404  # it can be read, and is not signed
+    assert deployed(rest("POST", path, large))["statusCode"] == 200
+    assert (hook.item(), place(bench)) == (before, DUE)
 
 
 def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(

@@ -595,6 +595,14 @@ def test_hastening_twice_does_it_once_and_a_due_task_keeps_its_turn(queue: Queue
     assert bench.score("due") == score
 
 
+def test_hastening_for_after_a_delay_never_makes_a_task_later(queue: Queue, seed: Any, bench: Bench) -> None:
+    sooner, later = seed("sooner", due_seconds=5).task, seed("later", due_seconds=5000).task
+    before = bench.score("sooner")
+    assert queue.hasten([(sooner, 1), (later, 1)], 1000) == [False, True]
+    assert bench.score("sooner") == before
+    assert bench.score("later") == pytest.approx(bench.keys.now() + 1_000_000, abs=60_000)
+
+
 @pytest.mark.parametrize("generation", [2, 4])
 def test_hastening_another_generation_changes_nothing(queue: Queue, seed: Any, bench: Bench, generation: int) -> None:
     seed("a", generation=3, due_seconds=60)

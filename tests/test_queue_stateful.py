@@ -342,6 +342,10 @@ class Pair(RuleBasedStateMachine):
     def end(self, wanted: list[tuple[str, int, Any]]) -> None:
         self.both(lambda queue: queue.end([End(Task(PROVIDER, *one[:1]), *one[1:]) for one in wanted]))
 
+    @rule(name=many_names, generation=st.integers(1, 3), delay=st.sampled_from([0.0, 100.0]))
+    def hasten(self, name: str, generation: int, delay: float) -> None:
+        self.both(lambda queue: queue.hasten([(Task(PROVIDER, name), generation)], delay))
+
     @rule(seconds=st.sampled_from([200.0, 500.0, 1000.0, LEASE_SECONDS + 1, DELAY_SECONDS + 1]))
     def time_passes(self, seconds: float) -> None:
         self.bench.rewind(seconds)
