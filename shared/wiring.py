@@ -174,6 +174,8 @@ def notifier() -> Notifier:
 @cache
 def batcher() -> Batcher:
     """enqueue, many at once."""
+    if settings().notify:
+        notifier()  # before threads start that need it, or each would make one
     return Batcher(enqueuer())
 
 
