@@ -9,12 +9,12 @@ from shared.answer import problem
 from shared.errors import Problem, StoreUnavailable
 
 
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     """Take what a provider tells by itself. Answers one API Gateway event of either shape."""
     wiring.logger()
     try:
         callback = request.callback(event)
-        answer = wiring.receiver().receive(callback, lambda: context.get_remaining_time_in_millis() / 1000)
+        answer = wiring.receiver().receive(callback)
     except (Problem, StoreUnavailable) as error:
         answer = problem(error)
     headers = {"Content-Type": answer.content_type} | answer.headers(event)

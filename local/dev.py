@@ -33,6 +33,11 @@ Let a workflow wait for it, by its task token, and see it told of the end:
 
   curl -s {stack.url}/tasks -d '{{"name": "awaited", "notify": {{"stepFunctionsToken": "AAAAKgAAAAIAAAAA"}}}}'
 
+Let the provider call back, and see it in the log ("called back") and the task completed, though nobody asked again:
+
+  curl -s {stack.url}/tasks -d '{{"provider": "hook", "name": "called"}}'
+  curl -s {stack.url}/tasks/hook/called
+
 The same with HTTP API events: {stack.http_url}
 Redis: {stack.redis.url}   DynamoDB and S3: {stack.dynamodb.url}
 

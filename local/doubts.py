@@ -19,6 +19,8 @@ _SECRET_NAMES = re.compile(r"authorization|cookie|api-?key|token|secret|password
 def doubts(rules: Rules, settings: Settings) -> Iterator[str]:
     """One sentence for each."""
     yield from _repeated_submit(rules, settings)
+    if rules.signature and not rules.calls_back:
+        yield "$.callback: no submit gives ${callback.url} away, so nobody calls back"
     yield from _acceptors(rules)
     yield from _polling(rules)
     yield from _places(rules)

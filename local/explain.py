@@ -33,6 +33,7 @@ def sentences(rules: Rules, first_answer_seconds: float) -> Iterator[str]:
     if rules.security:
         origins = ", ".join(rules.servers)
         yield f"It sends {_listed(map(_credential, rules.security), 'and')} to {origins}, and to no other origin."
+    yield from _callback(rules)
     yield from _again(rules)
     yield from _limits(rules)
     if any(one.argument is rules.status and one.matcher != "status" for one in rules.acceptors):
@@ -82,6 +83,15 @@ def _submit(rules: Rules, first_answer_seconds: float) -> Iterator[str]:
     yield f"It submits {', then '.join(steps)}{keeps}."
     waits = rules.first_answer_seconds if rules.first_answer_seconds is not None else first_answer_seconds
     yield f"A new request waits up to {waits:g} s for that." if waits else "A new request does not wait for that."
+
+
+def _callback(rules: Rules) -> Iterator[str]:
+    if rules.calls_back and (signed := rules.signature):
+        prefix = f"{signed.prefix}…" if signed.prefix else signed.encoding
+        how = f"{signed.algorithm} as {prefix} in {signed.header}, with the key {signed.secret}"
+        yield f"It may call back: what it signs ({how}) is believed like an answer."
+    elif rules.calls_back:
+        yield "It may call back: unsigned, so the task is only asked about sooner."
 
 
 def _again(rules: Rules) -> Iterator[str]:

@@ -64,6 +64,8 @@ def run_try(chosen: argparse.Namespace, settings: Settings) -> int:
         print("\n".join(f"a secret cannot be read here: {one}" for one in unreadable))
         return 1
     print(f"{task.id} with input {dumps(chosen.input)}; Ctrl-C ends it")
+    if rules.calls_back:
+        print("${callback.url} is null here: nobody could call back, so it is only asked")
     try:
         outcome: Outcome | None = trial.run(chosen.seconds or settings.attempt_seconds, chosen.max_wait)
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Self, TextIO
 
-from local import template
+from local import ROOT, template
 from local.dynamodb import BUCKET_NAME, DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
 from local.function import Function
 from local.gateway import HTTP, REST, Gateway
@@ -20,6 +20,8 @@ from local.stream import Stream
 from local.third_party import ThirdParty
 
 CONCURRENCY = 4  # processes a function at most; each is a Python of its own
+PROVIDERS = ROOT / "local" / "providers"
+"""Files of providers that only this stack has, unless PROVIDERS_DIR is set: `hook`, whose third party calls back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,9 @@ class Stack:
         ports = ports or Ports()
         self.redis = RedisServer(redis_kind, ports.redis)
         self.dynamodb = DynamoDB(ports.dynamodb)
-        self.third_party = ThirdParty(ports.third_party, seed, answer_seconds)
+        hook_key = secrets.token_hex(16)
+        self._keys = {"CALLBACK_KEY": secrets.token_hex(16), "HOOK_KEY": hook_key}  # the same for all functions
+        self.third_party = ThirdParty(ports.third_party, seed, answer_seconds, hook_key)
         self.functions: dict[str, Function] = {}
         self.invocations = Invocations(self.functions)
         self._settings = dict(settings or {})
@@ -122,6 +126,7 @@ class Stack:
 
     def _wires(self) -> dict[str, str]:
         """What joins the functions to these servers."""
+        names = ("example", "coin") if "PROVIDERS_DIR" in self._settings else ("example", "coin", "hook")
         return {
             **DUMMY_CREDENTIALS,
             "AWS_REGION": REGION,
@@ -132,13 +137,14 @@ class Stack:
             "NOTIFY": "stepFunctionsToken",
             "CALLBACK_URL": self.url,
             "CALLBACK_SECRET": "env:CALLBACK_KEY",
-            "CALLBACK_KEY": secrets.token_hex(16),
+            **self._keys,
             "AWS_ENDPOINT_URL_LAMBDA": self.invocations.url,
             "AWS_ENDPOINT_URL_S3": self.dynamodb.url,
             "SPILL_BUCKET": BUCKET_NAME,
             "TABLE_NAME": TABLE_NAME,
             "REDIS_URL": self.redis.url,
-            "PROVIDER_SERVERS": f"example={self.third_party.url},coin={self.third_party.url}",
+            "PROVIDER_SERVERS": ",".join(f"{name}={self.third_party.url}" for name in names),
+            "PROVIDERS_DIR": str(PROVIDERS),
         }
 
     def _schedules(self) -> list[Schedule]:

@@ -1,4 +1,4 @@
-"""The table's stream at work, as deployed: the pipe's events are said, the notify function told who waits."""
+"""The table's stream at work, through the template's filters: the pipe's events are said, notify told who waits."""
 
 import base64
 import threading
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Self, TextIO
 
+from local import template
 from local.dynamodb import TABLE_NAME, DynamoDB
 from local.function import Function
 
@@ -24,16 +25,14 @@ class Stream:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
+        published, notified = template.stream_patterns()
         for record in self._records():
-            change = record["dynamodb"]
-            old, new = change.get("OldImage", {}), change.get("NewImage", {})
-            if "open" not in old or "open" in new:
-                continue
-            if new:
+            if passes(published, record):
+                new = record["dynamodb"]["NewImage"]
                 event = " ".join(_text(new[name]) for name in ("task_id", "status", "generation"))
                 self._log.write(f"EventBridge: Task ended: {event}\n")
                 self._log.flush()
-            if "notify" in old:
+            if passes(notified, record):
                 self._notify.start({"Records": [_as_lambda_has_it(record)]})
 
     def _records(self) -> Iterator[Any]:
@@ -58,6 +57,18 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join()
+
+
+def passes(pattern: Any, event: Any) -> bool:
+    """Whether an EventBridge pattern, of what the template's filters use, lets an event through."""
+    for key, wanted in pattern.items():
+        found = event.get(key) if isinstance(event, dict) else None
+        if isinstance(wanted, dict):
+            if not passes(wanted, found or {}):
+                return False
+        elif not any((found is not None) == one["exists"] if isinstance(one, dict) else found == one for one in wanted):
+            return False
+    return True
 
 
 def _text(attribute: dict[str, str]) -> str:

@@ -1,5 +1,6 @@
 """Reads template.yaml, so that the local stack and the tests have what is deployed: functions, routes, table."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -77,6 +78,14 @@ def table() -> Node:
     """The table's properties."""
     properties: Node = template()["Resources"]["Table"]["Properties"]
     return properties
+
+
+def stream_patterns() -> tuple[Node, Node]:
+    """What of the table's stream is published as an event, and what is handed to the notify function."""
+    ends, notify = (template()["Resources"][name]["Properties"] for name in ("Ends", "NotifyMapping"))
+    filters = (ends["SourceParameters"]["FilterCriteria"], notify["FilterCriteria"])
+    published, notified = (json.loads(one["Filters"][0]["Pattern"]) for one in filters)
+    return published, notified
 
 
 def _resources(kind: str) -> dict[str, Node]:

@@ -1,6 +1,7 @@
 """The simulated third party: another company's slow API, on port 9001 as in the sketch. It knows nothing of ours.
 
 GET /example?task-name=NAME  starts a job and answers at once with what is known; whole only when asked again
+                             (&callback=URL: and calls back with the whole after a while, signed where it has a key)
 GET /coin?task-name=NAME     thinks for a while (3 seconds), then tosses a coin: 200 with the data, or 300
 GET /log                     the calls it has had, oldest first
 
@@ -8,10 +9,12 @@ With a seed, each name meets the same fate in every run, whatever the order in w
 """
 
 import argparse
+import hmac
 import json
 import socket
 import threading
 import time
+import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -53,9 +56,10 @@ class Job:
 class ThirdParty:
     """A server in threads of this process; `port=0` takes a free one. Use as a context manager."""
 
-    def __init__(self, port: int = 0, seed: int | None = None, answer_seconds: float = 3.0) -> None:
+    def __init__(self, port: int = 0, seed: int | None = None, answer_seconds: float = 3.0, hook_key: str = "") -> None:
         self.seed = seed
         self.answer_seconds = answer_seconds
+        self.hook_key = hook_key
         self.closing = threading.Event()
         self.lock = threading.Lock()
         self.log: list[Call] = []
@@ -106,6 +110,16 @@ class ThirdParty:
             return HTTPStatus.OK, {"data": whole, "status": "completed"}
         partial = dict(list(whole.items())[: asked + 1])
         return HTTPStatus.OK, {"data": partial, "status": "async processing in progress"}
+
+    def call_back(self, url: str, name: str) -> None:
+        """Post the whole to a URL, after answer_seconds; once, and nobody hears of a failure: one may ask, too."""
+        if self.closing.wait(self.answer_seconds):
+            return
+        body = json.dumps({"data": self.whole(name), "status": "completed"}, ensure_ascii=False).encode()
+        signature = hmac.digest(self.hook_key.encode(), body, "sha256").hex()
+        headers = {"Content-Type": "application/json", "X-Signature": f"sha256={signature}"}
+        with suppress(OSError), urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30):
+            pass
 
     def coin(self, name: str) -> Answer:
         """One toss: heads is the data, tails is 300. Takes answer_seconds."""
@@ -171,7 +185,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         at, party = time.time(), self.server.party
         url = urlsplit(self.path)
-        name = parse_qs(url.query).get("task-name", [""])[0]
+        query = parse_qs(url.query)
+        name, hook = (query.get(field, [""])[0] for field in ("task-name", "callback"))
         routes = {"/example": party.example, "/coin": party.coin}
         if url.path == "/log":
             self._answer(HTTPStatus.OK, [asdict(call) for call in party.calls])
@@ -184,6 +199,8 @@ class _Handler(BaseHTTPRequestHandler):
             with party.lock:
                 party.log.append(Call(url.path, name, at, int(status)))
             self._answer(status, body)
+            if hook.startswith("http"):
+                threading.Thread(target=party.call_back, args=(hook, name), daemon=True).start()
 
     def _answer(self, status: int, body: object) -> None:
         raw = json.dumps(body, ensure_ascii=False).encode()

@@ -1,6 +1,7 @@
 """One attempt: the operations that ask a provider about one task, and what their answers mean."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from shared.acceptor import Acceptor, Stage, Verdict, judge
@@ -59,15 +60,14 @@ class Attempt:
         return self.concluded(verdict, acceptor, answered, stage)
 
     def hear(self, payload: Reply) -> Finding | None:
-        """What a callback says, read as a poll's answer; None where only asking can tell."""
+        """What a callback says, read as a poll's answer; nothing is asked. Its result is the worker's to fetch."""
         heard = self.with_outputs(self.rules.asks_again, enveloped(payload, "auto", self.context))
         verdict, acceptor = self.judged(heard, "poll")
-        is_early = bool(self.rules.result) and self.record.outputs is None  # what the result needs may be on its way
-        if heard.undecodable or verdict in ("retry", "resubmit") or (verdict == "success" and is_early):
+        if heard.undecodable or verdict in ("retry", "resubmit"):
             return None
-        if verdict == "pending":
+        if verdict == "pending" or (verdict == "success" and self.rules.result):
             self.learn(heard)
-            return Finding(Pending(0), self.record)
+            return Finding(Pending(0 if verdict == "success" else math.inf), self.record)
         match finding := self.concluded(verdict, acceptor, heard, "poll"):
             case Finding(Completed() | Failed(reason="upstream")):
                 return finding

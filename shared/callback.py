@@ -1,8 +1,9 @@
 """Callbacks: a provider says by itself that there is news of a task.
 
 Polling sees every task to its end; a callback only makes it sooner. A signed payload is read as a polled answer is, and
-may end the task: the item first, then Redis. An unsigned one makes the task due now. One that is lost, forged, repeated
-or late changes nothing.
+may end the task: the item first, then Redis. Where a result is to be fetched, and for an unsigned payload, the task is
+due now, or the file's shortest delay after the last attempt, and the worker asks within its limits. One that is lost,
+forged or late changes nothing.
 """
 
 import base64
@@ -14,14 +15,14 @@ from dataclasses import dataclass
 from shared.answer import Answer
 from shared.codec import canonical, dumps, loads
 from shared.credentials import ReadSecret
-from shared.enqueue import reserve_seconds
-from shared.errors import NotFound, SecretUnavailable, Unavailable
+from shared.errors import NotFound, RecordError, SecretUnavailable, Unavailable
 from shared.item import Item
 from shared.outcome import Completed, Failed
 from shared.provider import Provider
 from shared.queue import Queue, without_redis
+from shared.queued import End
+from shared.record import Record
 from shared.request import Callback
-from shared.settings import Settings
 from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
@@ -72,11 +73,10 @@ class Receiver:
     providers: Mapping[str, Provider]
     addresses: Addresses | None
     read_secret: ReadSecret
-    settings: Settings
     clock: Callable[[], int]
 
-    def receive(self, callback: Callback, remaining: Callable[[], float]) -> Answer:
-        """Take a callback; `remaining` tells the seconds that the function has left.
+    def receive(self, callback: Callback) -> Answer:
+        """Take a callback; the provider is not asked.
 
         Raises NotFound, always the same, for whatever is not from the provider or no longer about this generation;
         Unavailable and StoreUnavailable when it should be sent again.
@@ -89,39 +89,51 @@ class Receiver:
         if item is None or item.generation != generation:
             raise _unknown()
         if item.status == "pending":
-            seconds = min(self.settings.attempt_seconds, remaining() - reserve_seconds(self.settings))
-            self._heed(item, Reply(200, callback.headers, callback.body, "") if signed else None, seconds)
+            body = callback.body if signed else None
+            self._heed(item, None if body is None else Reply(200, callback.headers, body, ""))
         return Answer(status=200, body={"status": "received"})
 
     def _verified(self, callback: Callback) -> tuple[Task, int, bool]:
-        """Which task and generation it is about, and whether it is signed. Raises NotFound, SecretUnavailable."""
+        """Which task and generation it is about, and whether it is signed. Raises NotFound, SecretUnavailable.
+
+        A body too large to be read cannot be believed, so its signature is no matter: the task is asked about.
+        """
         provider = self.providers.get(callback.provider)
         found = self.addresses.find(callback.provider, callback.token) if self.addresses and provider else None
         if provider is None or found is None:
             raise _unknown()
         signature = provider.rules.signature
-        if signature:
+        if signature and callback.body is not None:
             key = self.read_secret(signature.secret, fresh=False)
             if not key or not signature.fits(callback.headers, callback.body, key):
                 log.warning("callback refused", extra={"provider": callback.provider, "reason": "signature"})
                 raise _unknown()
         return (*found, signature is not None)
 
-    def _heed(self, item: Item, payload: Reply | None, seconds: float) -> None:
-        """Store what a signed payload says, then move the task: ended, it leaves Redis; else it is due, or stays.
-
-        A dead letter is made by the worker that finds the item failed; so a failed task is due, too.
-        """
-        settlement = self.worker.hear(item, payload, seconds) if payload else None
+    def _heed(self, item: Item, payload: Reply | None) -> None:
+        """Store what a signed payload says, then move the task: ended, it leaves Redis; else it is due, or stays."""
+        settlement = self.worker.hear(item, payload) if payload else None
         verb = settlement.verb if settlement else "hasten"
         log.info("called back", extra=facts(item) | {"then": verb})
         with without_redis(then="the next attempt finds it"):
-            if verb in ("hasten", "bury"):
-                self.queue.hasten([(item.task, item.generation)])
-            elif verb in ("complete", "forget"):
-                self.queue.forget([(item.task, item.generation)])
+            if verb == "hasten":
+                self.queue.hasten([(item.task, item.generation)], self._rest_seconds(item))
+            elif verb != "release":
+                self.queue.end([End(item.task, item.generation, "buried" if verb == "bury" else "forgotten")])
         if settlement and verb == "release" and isinstance(settlement.outcome, Completed | Failed):
             raise Unavailable("the store does not answer; send it again")
+
+    def _rest_seconds(self, item: Item) -> float:
+        """How long the provider is to be left alone about this task, so that many callbacks are no more than polls."""
+        shortest = self.providers[item.task.provider].rules.backoff.min_delay
+        if shortest == 0:
+            return 0
+        (place,) = self.queue.look([item.task], records=True)
+        try:
+            asked_at = Record.from_text(place.record).asked_at or 0
+        except RecordError:
+            return shortest
+        return min(shortest, max(0, asked_at / 1000 + shortest - self.clock() / 1000))
 
 
 def _unknown() -> NotFound:

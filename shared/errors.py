@@ -84,6 +84,13 @@ class BadRequest(Problem):
     title = "Bad Request"
 
 
+class Forbidden(Problem):
+    """403: this deployment may not do what the request names."""
+
+    status = 403
+    title = "Forbidden"
+
+
 class NotFound(Problem):
     """404: there is no such task."""
 

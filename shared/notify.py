@@ -14,7 +14,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.codec import Json, dumps
-from shared.errors import NotifyUnavailable
+from shared.errors import Forbidden, NotifyUnavailable
 from shared.item import Item, Spilled, parse
 
 MAX_RESULT_BYTES = 262_144
@@ -51,6 +51,8 @@ class Notifier:
                 except NotifyUnavailable as error:
                     log.warning("notify unavailable", extra={"task": item.task.id, "reason": str(error)})
                     told = False
+                except Forbidden as error:
+                    log.warning("notify dropped", extra={"task": item.task.id, "reason": error.detail})
         except Exception:
             log.exception("stream record unreadable")
             return False
@@ -59,7 +61,7 @@ class Notifier:
     def tell(self, target: str, item: Item) -> None:
         """Tell one target, `<kind>:<token>`, how the item's generation ended. Raises NotifyUnavailable.
 
-        One that waits no longer is no error.
+        One that waits no longer is no error. Forbidden: it is of a workflow that this deployment may not tell.
         """
         kind, _, token = target.partition(":")
         said = {"task": item.task.id, "generation": item.generation, "kind": kind}
@@ -67,6 +69,8 @@ class Notifier:
             (self._tell_states if kind == "stepFunctionsToken" else self._tell_function)(token, item)
         except ClientError as error:
             code = error.response["Error"]["Code"]
+            if code == "AccessDeniedException":
+                raise Forbidden("this deployment may not notify that workflow", field="notify") from error
             if code not in WAITS_NO_LONGER:
                 raise NotifyUnavailable(f"{kind}: {code}") from error
             log.warning("notify dropped", extra=said | {"reason": code})

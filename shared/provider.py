@@ -55,6 +55,7 @@ class Provider:
         record = dataclasses.replace(
             record,
             attempts=record.attempts + 1,
+            asked_at=now,
             submitted_at=now if record.submitted_at is None else record.submitted_at,
         )
         exchange = self._exchange.begin(seconds, record.unauthorized_at)
@@ -69,12 +70,12 @@ class Provider:
             self.cancel(task, finding.record, seconds=exchange.seconds_left())
         return finding
 
-    def hear(self, task: Task, record: Record, payload: Reply, *, now: int, seconds: float) -> Finding | None:
-        """What the payload of a callback says of the job, its result fetched within `seconds`; Pending stays in place.
+    def hear(self, task: Task, record: Record, payload: Reply, *, now: int) -> Finding | None:
+        """What the payload of a callback says of the job; the provider is not asked. None where only asking can tell.
 
-        None where only asking can tell.
+        Pending(0): ask now; Pending(inf): the next poll stays where it is.
         """
-        exchange = self._exchange.begin(seconds, None)
+        exchange = self._exchange.begin(0, None)
         return Attempt(self.rules, self._pace, exchange, self._context(task, record), record, now).hear(payload)
 
     def cancel(self, task: Task, record: Record, *, seconds: float) -> None:

@@ -33,7 +33,7 @@ from redis.exceptions import AskError
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queued import Add, Added, Claim, Claimed, Hold, Place, Release
+from shared.queued import Add, Added, Claim, Claimed, End, Hold, Place, Release
 from shared.task import Task
 
 BATCH = 200
@@ -63,7 +63,7 @@ class Queue:
         self._client = client
         self._prefix = prefix
         prelude = (_SCRIPTS / "prelude.lua").read_text()
-        verbs = ("add", "claim", "complete", "release", "bury", "forget", "hasten", "look", "strays")
+        verbs = ("add", "claim", "complete", "release", "bury", "forget", "end", "hasten", "look", "strays")
         self._scripts: dict[str, Script] = {
             verb: client.register_script(prelude + (_SCRIPTS / f"{verb}.lua").read_text()) for verb in verbs
         }
@@ -134,9 +134,17 @@ class Queue:
         rows = [(task.name, generation) for task, generation in ends]
         return self._settle("forget", [task for task, _ in ends], rows, health)
 
-    def hasten(self, waiting: Sequence[tuple[Task, int]]) -> list[bool]:
-        """Make this generation of each task due now if it waits for later. True where it did."""
-        rows = [(task.name, generation) for task, generation in waiting]
+    def end(self, ends: Sequence[End]) -> list[bool]:
+        """Drop or bury tasks that ended elsewhere; one that is in process keeps its place until its worker settles.
+
+        Dropped is this generation or a lower one, buried this one alone. True where there was something to end.
+        """
+        rows = [(one.task.name, one.generation, one.becomes) for one in ends]
+        return [bool(done) for done in self._run("end", _provider(one.task for one in ends), rows)]
+
+    def hasten(self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0) -> list[bool]:
+        """Make this generation of each task due after the delay if it waits for longer. True where it did."""
+        rows = [(task.name, generation, _ms(delay_seconds)) for task, generation in waiting]
         return [bool(done) for done in self._run("hasten", _provider(task for task, _ in waiting), rows)]
 
     def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:

@@ -45,6 +45,14 @@ class Release(NamedTuple):
     has_job: bool = True
 
 
+class End(NamedTuple):
+    """A task whose generation has ended, as its item says: a dead letter, or nothing that Redis needs to know of."""
+
+    task: Task
+    generation: int
+    becomes: Literal["buried", "forgotten"]
+
+
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """A task handed out by `claim`. `record` is text as it was added, or None if Redis has lost it."""

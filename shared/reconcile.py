@@ -11,7 +11,7 @@ from shared.errors import QueueUnavailable, StoreUnavailable
 from shared.item import Item
 from shared.provider import Provider
 from shared.queue import BATCH, Queue, new_token
-from shared.queued import Add, Hold, Place
+from shared.queued import Add, End, Place
 from shared.rules import Rules
 from shared.settle import facts
 from shared.store import Store
@@ -102,16 +102,15 @@ class Reconciler:
             if remaining() < STOP_SECONDS:
                 tally["unfinished"] += 1
                 break
-            ends: dict[str, list[Hold]] = {"buried": [], "forgotten": []}
+            ends = []
             for task, place in zip(batch, self._queue.look(batch), strict=True):
                 if place.lease_seconds is None and (end := _end_of(place, self._store.get(task, self._clock()))):
-                    ends[end].append(Hold(task, place.generation, token=""))  # what nobody holds has no token
-            tally["buried"] += _told("buried", ends["buried"], self._queue.bury)
-            tally["forgotten"] += _told("forgotten", ends["forgotten"], self._forget)
+                    ends.append(End(task, place.generation, end))
+            for one, done in zip(ends, self._queue.end(ends), strict=True):
+                if done:
+                    tally[one.becomes] += 1
+                    log.info(one.becomes, extra=facts(one))
         return tally
-
-    def _forget(self, ends: list[Hold]) -> list[bool]:
-        return self._queue.forget([(end.task, end.generation) for end in ends])
 
     def _some(self, tasks: list[Task]) -> list[Task]:
         return self._random.sample(tasks, min(len(tasks), LOOKS_A_RUN))
@@ -126,14 +125,6 @@ def _end_of(place: Place, item: Item | None) -> Literal["buried", "forgotten"] |
     if item and item.status == "failed" and item.generation == place.generation and not item.refused:
         return "buried" if is_waiting else None if is_dead else "forgotten"
     return "forgotten"
-
-
-def _told(end: str, entries: list[Hold], move: Callable[[list[Hold]], list[bool]]) -> int:
-    """How many were moved, each of them one line."""
-    moved = [one for one, done in zip(entries, move(entries) if entries else [], strict=True) if done]
-    for one in moved:
-        log.info(end, extra=facts(one))
-    return len(moved)
 
 
 def _batches(values: Iterable[T]) -> Iterator[list[T]]:

@@ -20,9 +20,9 @@ class Record:
     """One generation's progress. Instants are epoch milliseconds.
 
     `outputs` is None until the provider has taken the job, then what is needed to ask after it. `submitted_at` is the
-    first submit, `job_at` the one that the provider took. `polls` counts the job's pending answers, `errors` the
-    troubles since the last good answer, `attempts` everything that was asked. `unauthorized_at` is when the last
-    answer was a 401 that a new token may mend.
+    first submit, `job_at` the one that the provider took, `asked_at` the last attempt. `polls` counts the job's pending
+    answers, `errors` the troubles since the last good answer, `attempts` everything that was asked. `unauthorized_at`
+    is when the last answer was a 401 that a new token may mend.
     """
 
     generation: int
@@ -34,6 +34,7 @@ class Record:
     progress: Json = None
     submitted_at: int | None = None
     job_at: int | None = None
+    asked_at: int | None = None
     resubmits: int = 0
     polls: int = 0
     errors: int = 0

@@ -20,7 +20,11 @@ MAX_GROUP = 64
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 1024 * 1024
 FIELDS = {"provider", "name", "input", "group", "notify"}
-MAX_NOTIFY_TOKEN = 2048
+NOTIFY_TOKENS = {
+    "stepFunctionsToken": (r"[!-~]{1,2048}", "1 to 2048 characters of ASCII, as it was given"),
+    "durableCallbackId": (r"(?=.{1,1024}$)[A-Za-z0-9+/]+={0,2}", "1 to 1024 characters of base64, as it was given"),
+}
+"""What AWS takes of each kind of workflow, and in words."""
 
 BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
 """What may stand before the routes in a path when an API is mapped into a custom domain."""
@@ -30,12 +34,15 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callback:
-    """What a provider sent to a callback URL, to be verified: the last two parts of its path, headers in lower case."""
+    """What a provider sent to a callback URL, to be verified: the last two parts of its path, headers in lower case.
+
+    `body` None: it is larger than MAX_BODY_BYTES, or cannot be read.
+    """
 
     provider: str
     token: str
     headers: dict[str, str]
-    body: bytes
+    body: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +112,16 @@ def named_in_url(event: Event, default_provider: str) -> Task:
 
 
 def callback(event: Event) -> Callback:
-    """`POST /callbacks/{provider}/{token}`. Raises NotFound for another path, ContentTooLarge."""
+    """`POST /callbacks/{provider}/{token}`. Raises NotFound for another path."""
     found = re.search(r"/callbacks/([^/]+)/([^/]+)$", event.get("rawPath") or event.get("path") or "")
     if found is None:
         raise NotFound("there is no such callback", field="path")
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items() if value is not None}
-    return Callback(provider=found[1], token=found[2], headers=headers, body=_bytes(event))
+    try:
+        body = _bytes(event)
+    except Problem:
+        body = None
+    return Callback(provider=found[1], token=found[2], headers=headers, body=body)
 
 
 def _task_request(body: dict[str, Json], default_provider: str, prefers: Preferences) -> TaskRequest:
@@ -134,8 +145,9 @@ def _notify(body: dict[str, Json]) -> str | None:
     if not isinstance(given, dict) or len(given) != 1 or not set(given) <= set(NOTIFY_KINDS):
         raise BadRequest(f"notify must be an object with one of {' and '.join(NOTIFY_KINDS)}", field="notify")
     ((kind, token),) = given.items()
-    if not isinstance(token, str) or re.fullmatch(r"[!-~]+", token) is None or len(token) > MAX_NOTIFY_TOKEN:
-        raise BadRequest(f"{kind} must be 1 to {MAX_NOTIFY_TOKEN} characters of ASCII, as it was given", field="notify")
+    pattern, words = NOTIFY_TOKENS[kind]
+    if not isinstance(token, str) or re.fullmatch(pattern, token) is None:
+        raise BadRequest(f"{kind} must be {words}", field="notify")
     return f"{kind}:{token}"
 
 

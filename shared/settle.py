@@ -12,7 +12,7 @@ from shared.outcome import Failed, Outcome, Pending, Retry
 from shared.pace import Finding
 from shared.provider import Provider
 from shared.queue import Queue
-from shared.queued import Hold, Release
+from shared.queued import End, Hold, Release
 from shared.record import Record
 
 Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
@@ -60,7 +60,7 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
     return tally
 
 
-def facts(about: Hold | Item) -> dict[str, object]:
+def facts(about: Hold | End | Item) -> dict[str, object]:
     """What every log line about a task says."""
     return {"provider": about.task.provider, "task": about.task.name, "generation": about.generation}
 

@@ -174,6 +174,8 @@ def notifier() -> Notifier:
 @cache
 def batcher() -> Batcher:
     """enqueue, many at once."""
+    if settings().notify:
+        notifier()  # before threads start that need it, or each would make one
     return Batcher(enqueuer())
 
 
@@ -193,7 +195,6 @@ def receiver() -> Receiver:
         providers=providers(),
         addresses=addresses(),
         read_secret=secret,
-        settings=settings(),
         clock=clock,
     )
 

@@ -78,20 +78,24 @@ class Worker:
         finding = provider.ask(hold.task, record, now=self._clock(), seconds=seconds)
         return self._store_finding(hold, record, finding, inline=inline)
 
-    def hear(self, item: Item, payload: Reply, seconds: float) -> Settlement | None:
-        """What a callback says of a pending item, stored; None where only asking the provider can tell.
+    def hear(self, item: Item, payload: Reply) -> Settlement | None:
+        """What a callback says of a pending item, stored; None where the provider is to be asked now.
 
         The settlement's hold is nobody's: what becomes of the task in Redis is for the caller to say.
         """
         hold, record = Hold(item.task, item.generation, token=""), record_of(item)
         provider = self._providers[item.task.provider]
-        finding = provider.hear(item.task, record, payload, now=self._clock(), seconds=seconds)
+        finding = provider.hear(item.task, record, payload, now=self._clock())
         if finding is None:
             return None
         if not isinstance(finding.outcome, Pending):
-            return self._store_finding(hold, record, finding)
-        with suppress(StoreTooLarge):  # partial data is what one can do without
-            self._store.learn(item.task, finding.record, self._clock())
+            jobless = dataclasses.replace(finding.record, outputs=None)  # its job is over: there is none to cancel
+            return self._store_finding(hold, record, Finding(finding.outcome, jobless))
+        if finding.record.digest != record.saved:
+            with suppress(StoreTooLarge):  # partial data is what one can do without
+                self._store.learn(item.task, finding.record, self._clock())
+        if finding.outcome.delay_seconds == 0:
+            return None
         return Settlement(hold=hold, verb="release", counts_as="snoozed", outcome=finding.outcome)
 
     def _record(self, claimed: Claimed) -> Record | Settlement:

@@ -267,7 +267,7 @@ def deployed(
     dynamodb: "DynamoDBClient",
     clock: Clock,
 ) -> "Deployment":
-    """The three handlers in place, over the module's own `simulator`."""
+    """The handlers of tasks in place, over the module's own `simulator`."""
     from tests.deployment import deploy  # it imports the handlers, which set up logging
 
     return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)

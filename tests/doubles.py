@@ -16,7 +16,7 @@ from shared.errors import QueueUnavailable, StoreTooLarge, StoreUnavailable
 from shared.item import MAX_NOTIFY, Item, Status, digest, open_key, open_keys, packed
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.queue import BATCH
-from shared.queued import Add, Added, Claim, Claimed, Hold, Place, Release
+from shared.queued import Add, Added, Claim, Claimed, End, Hold, Place, Release
 from shared.record import Record
 from shared.store import Superseded
 from shared.task import Task
@@ -231,13 +231,16 @@ class MemoryQueue:
             dropped.append(parts.parsed(task.name)[0] <= generation and parts.drop(task.name))
         return self._hear([task for task, _ in ends], health, dropped)
 
-    def hasten(self, waiting: Sequence[tuple[Task, int]]) -> list[bool]:
-        hastened = []
+    def end(self, ends: Sequence[End]) -> list[bool]:
+        return [self._end(*end) for end in ends]
+
+    def hasten(self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0) -> list[bool]:
+        hastened, due = [], self.now_ms + _ms(delay_seconds)
         for task, generation in waiting:
             parts = self._parts(task.provider)
-            hastened.append(parts.parsed(task.name)[0] == generation and parts.queue.get(task.name, 0) > self.now_ms)
+            hastened.append(parts.parsed(task.name)[0] == generation and parts.queue.get(task.name, 0) > due)
             if hastened[-1]:
-                parts.queue[task.name] = self.now_ms
+                parts.queue[task.name] = due
         return hastened
 
     def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
@@ -389,8 +392,28 @@ class MemoryQueue:
             move(parts, hold.task.name)
         return held
 
+    def _end(self, task: Task, generation: int, becomes: str) -> bool:
+        parts, name = self._parts(task.provider), task.name
+        own = parts.parsed(name)[0]
+        if own > generation or (becomes == "buried" and (own < generation or name not in parts.queue)):
+            return False
+        if parts.leases.get(name, 0) > self.now_ms:
+            parts.tasks[name] = becomes
+            return True
+        traces = parts.drop(name)
+        if becomes == "buried":
+            parts.state[name], parts.dead[name] = f"{generation}::0", self.now_ms
+        return traces
+
     def _release(self, one: Release) -> bool:
+        ended = False
+
         def move(parts: _Parts, name: str) -> None:
+            nonlocal ended
+            if (becomes := parts.tasks.get(name)) in ("buried", "forgotten"):
+                del parts.leases[name]
+                ended = self._end(one.hold.task, one.hold.generation, becomes)
+                return
             parts.leases.pop(name, None)
             parts.queue[name] = self.now_ms + _ms(one.delay_seconds)
             parts.state[name] = f"{one.hold.generation}::0"
@@ -399,7 +422,7 @@ class MemoryQueue:
             if not one.has_job:
                 parts.jobs.pop(name, None)
 
-        return self._held(one.hold, move)
+        return self._held(one.hold, move) and not ended
 
     def _bury(self, hold: Hold) -> bool:
         def move(parts: _Parts, name: str) -> None:

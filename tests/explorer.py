@@ -64,7 +64,7 @@ TASK = Task(PROVIDER, "t")
 SETTINGS = Settings(parallel_tasks=1, idle_seconds=0)
 LEASE_SECONDS = SETTINGS.lease_seconds
 OLD_MS = START_MS - int(LEASE_SECONDS * 1000) - 1000
-FUNCTION_SECONDS = {"enqueue": 25.0, "callback": 25.0, "process": 80.0, "reconcile": 60.0}
+FUNCTION_SECONDS = {"enqueue": 25.0, "process": 80.0, "reconcile": 60.0}
 FILE = {
     "servers": ["http://provider.example"],
     "submit": {
@@ -297,10 +297,9 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
                 providers=providers,
                 addresses=addresses,
                 read_secret=_key,
-                settings=SETTINGS,
                 clock=_clock,
             )
-            return receiver.receive(_callback(addresses, scenario), lambda: FUNCTION_SECONDS["callback"])
+            return receiver.receive(_callback(addresses, scenario))
 
 
 def _callback(addresses: Addresses, scenario: Scenario) -> Callback:

@@ -20,13 +20,13 @@ from shared.callback import Addresses, Receiver
 from shared.credentials import Credentials
 from shared.errors import NotFound, SecretUnavailable, StoreUnavailable, Unavailable
 from shared.item import Item
+from shared.limits import Limits
 from shared.outcome import Retry
 from shared.provider import Provider
 from shared.queue import Queue
-from shared.queued import Add
+from shared.queued import Add, Release
 from shared.request import MAX_BODY_BYTES, Callback
 from shared.rules import Rules
-from shared.settings import Settings
 from shared.store import Store
 from shared.task import Task
 from shared.transport import Transport
@@ -37,7 +37,7 @@ from tests.clock import Clock
 from tests.conftest import TABLE
 from tests.doubles import MemoryQueue
 from tests.keys import Bench
-from tests.simulator import JOB, Simulator, pending, provider_at, refused, says
+from tests.simulator import JOB, Simulator, pending, provider_at, says
 
 TASK = Task("example", "Ünï/cødé 名")
 BASE = "https://api.example.com/v1/"
@@ -92,7 +92,7 @@ class Hook:
             headers["x-signature"] = "sha256=" + hmac.new(signed_with.encode(), raw, hashlib.sha256).hexdigest()
         token = self.addresses.url(TASK, self.generation).rpartition("/")[2]
         callback = {"provider": "example", "token": token, "headers": headers, "body": raw} | changes
-        return self.receiver().receive(Callback(**callback), lambda: 25)
+        return self.receiver().receive(Callback(**callback))
 
     def receiver(self) -> Receiver:
         providers = {"example": self.provider}
@@ -103,7 +103,6 @@ class Hook:
             providers=providers,
             addresses=self.addresses,
             read_secret=self.secrets,
-            settings=Settings(provider_servers={}),
             clock=self.clock,
         )
 
@@ -198,43 +197,47 @@ def test_a_signed_success_ends_the_task_and_redis_forgets_it(hook: Hook, bench: 
     assert bench.state() == {}
 
 
-def test_the_result_is_fetched_as_after_a_poll(hook: Hook, bench: Bench, simulator: Simulator) -> None:
-    file = JOB | {"result": {"url": "/results/${outputs.id}"}, "data": "body", "callback": SIGNED}
-    hook.provider = simulator.provider(file)
-    hook.wait()
-    simulator.say(says(200, WHOLE))
-    hook.call({"status": "completed"})
-    assert simulator.calls() == ["GET /results/j"]
-    assert (hook.item().status, hook.item().data, bench.state()) == ("completed", WHOLE, {})
+RESULT: dict[str, Any] = {
+    "poll": JOB["poll"] | {"outputs": {"link": "body.link"}},
+    "result": {"url": "/results/${outputs.link}"},
+    "data": "body",
+    "callback": SIGNED,
+}
 
 
-@pytest.mark.parametrize("said", [says(503, {}), says(404, {}), says(200, {})])
-def test_a_result_that_cannot_be_had_makes_the_task_due_and_ends_nothing_but_by_the_providers_word(
-    hook: Hook, bench: Bench, simulator: Simulator, said: Any
+@pytest.mark.parametrize("outputs", [{"id": "j"}, None], ids=["the job is known", "it is not"])
+def test_where_a_result_is_to_be_fetched_the_news_is_kept_and_the_worker_does_the_rest(
+    hook: Hook, bench: Bench, simulator: Simulator, outputs: Any
 ) -> None:
-    hook.provider = simulator.provider(JOB | {"result": {"url": "/r"}, "data": "body", "callback": SIGNED})
-    hook.wait()
-    simulator.say(said)
-    hook.call({"status": "completed"})
-    expected = {503: "pending", 404: "failed", 200: "completed"}[said.status]
-    assert hook.item().status == expected
-    assert place(bench) == DUE if expected != "completed" else bench.state() == {}
+    hook.provider = simulator.provider(JOB | RESULT)
+    hook.wait(outputs=outputs)
+    assert hook.call({"status": "completed", "link": "r"}).body == RECEIVED
+    assert (hook.item().status, place(bench), simulator.calls()) == ("pending", DUE, [])
+    assert hook.item().outputs == (outputs and outputs | {"link": "r"})
+    kept = hook.item()
+    hook.clock.advance(5)
+    hook.call({"status": "completed", "link": "r"})
+    assert hook.item() == kept  # a repeated one writes nothing
 
 
-def test_a_success_before_the_job_is_known_leaves_the_result_to_the_next_attempt(hook: Hook, bench: Bench) -> None:
-    hook.provider = provider_at(
-        "http://127.0.0.1:1", JOB | {"result": {"url": "/${outputs.id}", "optional": True}, "callback": SIGNED}
-    )
-    hook.wait(outputs=None)
-    hook.call({"status": "completed"})
-    assert (hook.item().status, place(bench)) == ("pending", DUE)
-
-
-def test_a_signed_failure_ends_the_task_and_the_worker_that_finds_it_makes_the_dead_letter(
-    hook: Hook, bench: Bench, queue: Queue, simulator: Simulator
+def test_a_provider_is_never_asked_by_a_callback_not_even_to_cancel(
+    hook: Hook, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook.provider = simulator.provider(JOB | {"callback": SIGNED})
-    simulator.say(refused())
+    assert hook.provider.rules.cancel
+    complete = Store.complete
+
+    def too_late(self: Store, task: Task, generation: int, *arguments: Any) -> Any:
+        self.cancel(task, generation, hook.clock())
+        return complete(self, task, generation, *arguments)
+
+    hook.wait()
+    monkeypatch.setattr(Store, "complete", too_late)
+    hook.call({"status": "completed", "data": WHOLE})
+    assert (hook.item().status, hook.item().data, simulator.calls()) == ("cancelled", None, [])
+
+
+def test_a_signed_failure_makes_a_dead_letter_at_once(hook: Hook, bench: Bench) -> None:
     hook.wait()
     hook.call({"status": "refused", "error": "no such customer"})
     item = hook.item()
@@ -242,9 +245,43 @@ def test_a_signed_failure_ends_the_task_and_the_worker_that_finds_it_makes_the_d
         "failed",
         {"reason": "upstream", "error": "no such customer", "refused": False},
     )
-    assert place(bench) == DUE
-    (claimed,) = queue.claim("example", limit=1, lease_seconds=30, token="w").tasks
-    assert hook.receiver().worker.work(claimed, 1).verb == "bury"
+    assert bench.state() == {TASK.name: ("dead", hook.generation)}
+
+
+@pytest.mark.parametrize(
+    ("payload", "left"),
+    [({"status": "completed", "data": WHOLE}, {}), ({"status": "refused"}, {TASK.name: "dead"})],
+    ids=["success", "failure"],
+)
+def test_a_task_that_ends_while_it_is_asked_about_keeps_its_place_until_then_and_is_not_asked_about_again(
+    hook: Hook, bench: Bench, queue: Queue, payload: Any, left: Any
+) -> None:
+    hook.wait(due_seconds=0)
+    limits = Limits(parallel=1)
+    (claimed,) = queue.claim("example", limit=1, lease_seconds=30, token="w", limits=limits).tasks
+    bench.seed("next")
+    hook.call(payload)
+    assert queue.claim("example", limit=1, lease_seconds=30, token="v", limits=limits).tasks == ()
+    assert queue.release([(claimed.hold, 0, claimed.record)]) == [False]
+    (following,) = queue.claim("example", limit=2, lease_seconds=30, token="v", limits=limits).tasks
+    assert following.hold.task.name == "next"
+    assert {name: where for name, (where, _) in bench.state().items()} == left | {"next": "processing"}
+
+
+@pytest.mark.parametrize(
+    ("payload", "verb"), [({"status": "completed", "data": WHOLE}, "forget"), ({"status": "refused"}, "bury")]
+)
+def test_whoever_claims_what_has_ended_under_a_worker_that_died_ends_it_without_asking(
+    hook: Hook, bench: Bench, queue: Queue, simulator: Simulator, payload: Any, verb: str
+) -> None:
+    hook.provider = simulator.provider(JOB | {"callback": SIGNED})
+    hook.wait(due_seconds=0)
+    queue.claim("example", limit=1, lease_seconds=30, token="w")
+    hook.call(payload)
+    bench.rewind(31)
+    (claimed,) = queue.claim("example", limit=1, lease_seconds=30, token="v", suspect=True).tasks
+    assert hook.receiver().worker.work(claimed, 1).verb == verb
+    assert simulator.calls() == []
 
 
 def test_a_signed_pending_payload_is_kept_and_does_not_move_the_task(hook: Hook, bench: Bench) -> None:
@@ -287,6 +324,28 @@ def test_an_unsigned_payload_is_not_believed_and_makes_the_task_due(hook: Hook, 
     before = hook.wait()
     assert hook.call({"status": "completed", "data": "forged"}, signed_with=None).body == RECEIVED
     assert (hook.item(), place(bench)) == (before, DUE)
+
+
+def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shortest_delay(
+    hook: Hook, bench: Bench, queue: Queue, simulator: Simulator
+) -> None:
+    hook.provider = simulator.provider(JOB)
+    shortest = hook.provider.rules.backoff.min_delay
+    hook.wait()
+    attempts = 0
+    for _ in range(20):
+        hook.call(b"", signed_with=None)
+        for claimed in queue.claim("example", limit=1, lease_seconds=30, token="w").tasks:
+            attempts += 1
+            simulator.say(pending())
+            done = hook.receiver().worker.work(claimed, 5)
+            assert done.record
+            queue.release([Release(done.hold, 60, done.record.to_text())])
+    assert attempts == 1
+    assert place(bench) == LATER
+    assert (bench.score(TASK.name) or 0) <= bench.keys.now() + shortest * 1000
+    bench.rewind(shortest)
+    assert place(bench) == DUE
 
 
 def test_a_task_that_is_worked_on_is_left_to_its_worker(hook: Hook, bench: Bench, queue: Queue) -> None:
@@ -335,7 +394,7 @@ def test_without_a_secret_of_our_own_every_token_is_unknown(hook: Hook) -> None:
     token = hook.addresses.url(TASK, hook.generation).rpartition("/")[2]
     bare = dataclasses.replace(receiver, addresses=None)
     callback = Callback(provider="example", token=token, headers={}, body=b"")
-    assert refusal(lambda: bare.receive(callback, lambda: 25)) == ("there is no such callback", "path")
+    assert refusal(lambda: bare.receive(callback)) == ("there is no such callback", "path")
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
@@ -464,9 +523,19 @@ def test_the_sample_events_are_understood_and_found_forged(deployed: Any) -> Non
         assert deployed(event)["statusCode"] == 404
 
 
-def test_a_body_beyond_the_limit_is_refused(deployed: Any) -> None:
-    assert deployed(rest("POST", "/callbacks/example/x", "x" * MAX_BODY_BYTES))["statusCode"] == 404
-    assert deployed(rest("POST", "/callbacks/example/x", "x" * (MAX_BODY_BYTES + 1)))["statusCode"] == 413
+def test_a_body_beyond_the_limit_is_not_read_and_makes_the_task_due_if_the_token_is_ours(
+    deployed: Any, hook: Hook, bench: Bench
+) -> None:
+    before = hook.wait()
+    path = hook.addresses.url(TASK, hook.generation).removeprefix("https://api.example.com/v1")
+    large, forged = "x" * (MAX_BODY_BYTES + 1), "/callbacks/example/x"
+    answers = [deployed(rest("POST", path, body)) for path, body in ((forged, large), (forged, "{}"))]
+    assert answers[0]["statusCode"] == 404
+    assert answers[0]["body"] == answers[1]["body"]
+    assert place(bench) == LATER
+    assert deployed(rest("POST", path, large[1:]))["statusCode"] == 404  # it can be read, and is not signed
+    assert deployed(rest("POST", path, large))["statusCode"] == 200
+    assert (hook.item(), place(bench)) == (before, DUE)
 
 
 def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(

@@ -21,6 +21,7 @@ def test_a_value_too_large_is_not_taken_for_an_outage_that_passes() -> None:
     ("kind", "status"),
     [
         (errors.BadRequest, 400),
+        (errors.Forbidden, 403),
         (errors.NotFound, 404),
         (errors.Conflict, 409),
         (errors.ContentTooLarge, 413),

@@ -88,6 +88,8 @@ def call(capsys: pytest.CaptureFixture[str]) -> Told:
 
 # --- check: what a file will do
 
+HOOKED = {"url": "/jobs", "query": {"hook": "${callback.url}"}, "outputs": {"id": "body.id"}}
+
 
 def test_check_says_what_a_file_will_do(write: Write, call: Told) -> None:
     cancel = {"method": "DELETE", "url": "/jobs/${outputs.id}"}
@@ -142,6 +144,11 @@ def test_check_says_what_a_file_will_do(write: Write, call: Told) -> None:
         ({"polling": {"initialDelay": 30, "multiplier": 1}}, ", every 2 s (after 30, 2, 2, 2, 2, … s), or"),
         ({"polling": {"hints": [{"argument": "body.eta", "unit": "ms"}]}}, "says: body.eta (ms) or Retry-After."),
         ({"polling": {"maxErrors": 1}}, "tried again, at most once in a row."),
+        (
+            {"submit": HOOKED, "callback": {"signature": {"header": "X-S", "secret": "env:K", "prefix": "sha256="}}},
+            "It may call back: what it signs (hmac-sha256 as sha256=… in X-S, with the key env:K) is believed",
+        ),
+        ({"submit": HOOKED}, "It may call back: unsigned, so the task is only asked about sooner."),
         ({"polling": {"maxWaitTime": 600}}, "It is given up 10 min after its first submit."),
         (
             {"limits": {"rate": {"requests": 20, "seconds": 3}}},
@@ -360,6 +367,14 @@ def test_wrong_settings_are_said_before_anything_else(
 # --- check: warnings
 
 
+def test_a_signature_without_a_url_to_call_back_is_a_warning(write: Write, call: Told) -> None:
+    signed = {"signature": {"header": "X-S", "secret": "env:K"}}
+    call("check", write(callback=signed))
+    assert "$.callback: no submit gives ${callback.url} away, so nobody calls back" in call.warnings
+    call("check", write(callback=signed, submit=HOOKED))
+    assert not any("$.callback" in warning for warning in call.warnings)
+
+
 def test_a_submit_without_an_idempotency_key_is_a_warning_that_knows_first_answer(write: Write, call: Told) -> None:
     keyless = {"method": "POST", "url": "/jobs", "outputs": {"id": "body.id"}}
     assert call("check", write(submit=keyless, firstAnswer=12)) == 0
@@ -510,6 +525,15 @@ def report(api: Api, write: Write, monkeypatch: pytest.MonkeyPatch) -> Write:
         "error": "body.error.message",
     }
     return lambda **changes: write(file, "report.json", **changes)
+
+
+def test_try_says_that_nobody_can_call_it_back(report: Write, call: Told) -> None:
+    submit = JOB["submit"] | {"url": "/reports", "query": {"hook": "${callback.url}"}}
+    call("try", report(submit=submit), "--input", '{"q": "x"}', "--max-wait", "0")
+    word = "${callback.url} is null here: nobody could call back, so it is only asked"
+    assert word in call.text
+    call("try", report(), "--input", '{"q": "x"}', "--max-wait", "0")
+    assert word not in call.text
 
 
 def test_try_shows_requests_answers_acceptors_and_outcomes_until_the_end(report: Write, call: Told, api: Api) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import json
-from pathlib import Path
 
 import pytest
 import requests
@@ -27,17 +26,16 @@ def test_ends_and_notifications_are_shown_as_they_happen() -> None:
     ]
 
 
-def test_a_provider_can_call_back(tmp_path: Path) -> None:
+def test_a_provider_that_calls_back_ends_its_task_through_the_gateway_and_a_forger_does_not() -> None:
     log = io.StringIO()
-    with Stack(log=log, settings={"PROVIDERS_DIR": str(tmp_path)}) as stack:
-        file = {
-            "servers": [stack.third_party.url],
-            "submit": {"url": "/example", "query": {"task-name": "${task.name}", "hook": "${callback.url}"}},
-            "acceptors": [{"state": "success", "expected": "completed"}],
-            "polling": {"initialDelay": 3600, "minDelay": 3600, "maxDelay": 3600},
-        }
-        (tmp_path / "hooked.json").write_text(json.dumps(file))
-        asked = requests.post(f"{stack.url}/tasks", json={"provider": "hooked", "name": "a"}, timeout=30)
+    with Stack(log=log, answer_seconds=0.1) as stack:
+        body = {"provider": "hook", "name": "Łódź & co"}
+        asked = requests.post(f"{stack.url}/tasks", json=body, timeout=30)
         assert asked.status_code == 202, log.getvalue()
+        task = f"{stack.url}/tasks/hook/%C5%81%C3%B3d%C5%BA%20%26%20co"
+        wait_until(lambda: requests.get(task, timeout=30).json()["status"] == "completed", 30, "the callback")
+        assert requests.get(task, timeout=30).json()["data"] == stack.third_party.whole("Łódź & co")
+        assert len(stack.third_party.calls) == 1  # the submit; nobody asked again
         for url in (stack.url, stack.http_url):
-            assert requests.post(f"{url}/callbacks/hooked/forged", data=b"{}", timeout=30).status_code == 404
+            assert requests.post(f"{url}/callbacks/hook/forged", data=b"{}", timeout=30).status_code == 404
+    assert '"called back"' in log.getvalue()

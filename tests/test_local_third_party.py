@@ -1,11 +1,14 @@
 """The simulated third party keeps the word that its first page gives."""
 
+import hmac
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 
 import pytest
@@ -48,6 +51,28 @@ def test_partial_data_grows_until_the_whole_is_there_and_stays(party: ThirdParty
         assert all(len(earlier) < len(later) for earlier, later in pairwise(data))
         assert data[-1] == party.whole(name)
         assert ask(party, "example", name).json() == {"data": party.whole(name), "status": "completed"}
+
+
+def test_it_calls_back_with_the_whole_signed_where_it_was_given_a_url() -> None:
+    heard: list[tuple[bytes, str]] = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append((self.rfile.read(int(self.headers["Content-Length"])), self.headers["X-Signature"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with ThirdParty(seed=1, answer_seconds=0, hook_key="k") as party, HTTPServer(("127.0.0.1", 0), Listener) as server:
+        hook = f"http://127.0.0.1:{server.server_port}/x"
+        requests.get(f"{party.url}/example", {"task-name": "a", "callback": hook}, timeout=5)
+        server.handle_request()
+        whole = party.whole("a")
+    ((body, signature),) = heard
+    assert json.loads(body) == {"data": whole, "status": "completed"}
+    assert signature == "sha256=" + hmac.new(b"k", body, "sha256").hexdigest()
 
 
 def test_some_jobs_stumble_once_and_never_at_the_first_ask(party: ThirdParty) -> None:

@@ -14,7 +14,7 @@ from moto.dynamodb.models import dynamodb_backends
 
 from handlers.notify import handler
 from shared import wiring
-from shared.errors import NotifyUnavailable
+from shared.errors import Forbidden, NotifyUnavailable
 from shared.item import Item, Spilled
 from shared.notify import MAX_CAUSE, MAX_RESULT_BYTES, Notifier
 from shared.store import Store
@@ -154,13 +154,22 @@ def test_who_waits_no_longer_is_logged_and_dropped(
     assert "AAAA" not in repr([vars(record) for record in caplog.records])
 
 
-@pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException", "InternalFailure"])
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalFailure"])
 def test_any_other_trouble_is_to_be_tried_again(
     workflows: Workflows, store: Store, clock: Clock, pending: Item, code: str
 ) -> None:
     workflows.refuse("send_task_failure", code)
     with pytest.raises(NotifyUnavailable, match=code):
         workflows.notifier.tell(STATES, ended(store, clock, pending, "cancelled"))
+
+
+def test_a_workflow_that_this_deployment_may_not_tell_is_a_problem_of_the_request(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item
+) -> None:
+    workflows.refuse("send_task_failure", "AccessDeniedException")
+    with pytest.raises(Forbidden) as caught:
+        workflows.notifier.tell(STATES, ended(store, clock, pending, "cancelled"))
+    assert (caught.value.status, caught.value.field) == (403, "notify")
 
 
 # --- the stream
@@ -220,6 +229,15 @@ def test_what_could_not_be_told_is_handed_in_again_and_keeps_nobody_else_waiting
     workflows.expect("send_task_success", taskToken="AAAA", output=whole)
     broken = {"dynamodb": {"SequenceNumber": "1", "OldImage": {"open": {"S": "x"}, "notify": {"SS": ["x:y"]}}}}
     assert workflows.notifier.tell_ends([broken, record]) == ["1", record["dynamodb"]["SequenceNumber"]]
+
+
+def test_one_that_may_not_be_told_holds_up_nobody(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended(store, clock, pending, "cancelled")
+    workflows.refuse("send_task_failure", "AccessDeniedException")
+    assert workflows.notifier.tell_ends([changes.records()[-1]]) == []
+    assert [record.message for record in caplog.records] == ["notify dropped"]
 
 
 def test_the_sample_event_is_told(workflows: Workflows, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,7 @@ WHOLE = Record(
     progress=0.25,
     submitted_at=START_MS - 1000,
     job_at=START_MS - 500,
+    asked_at=START_MS - 200,
     resubmits=1,
     polls=4,
     errors=2,

@@ -9,7 +9,7 @@ import pytest
 
 from shared.errors import QueueUnavailable
 from shared.queue import Queue, new_token
-from shared.queued import Add, Claim, Hold, Place
+from shared.queued import Add, Claim, End, Hold, Place
 from shared.task import Task
 from tests.conftest import CLUSTERS, EVERY_KIND, SERVERS
 from tests.doubles import MemoryQueue
@@ -510,6 +510,71 @@ def test_who_held_a_forgotten_task_has_lost_it_and_brings_nothing_back(queue: Qu
 # --- hasten
 
 
+@pytest.mark.parametrize(
+    ("becomes", "left"), [("buried", {"a": ("dead", 5)}), ("forgotten", {})], ids=["bury", "forget"]
+)
+@pytest.mark.parametrize("seeded", [{}, {"due_seconds": 50}, {"crashes": 2}, {"lease_seconds": -1}])
+def test_ending_moves_at_once_what_nobody_works_on(
+    queue: Queue, seed: Any, state: Any, bench: Bench, becomes: Any, left: Any, seeded: Any
+) -> None:
+    hold = seed("a", generation=5, **seeded)
+    assert queue.end([End(hold.task, 5, becomes)]) == [True]
+    assert (state(), bench.leaks()) == (left, [])
+
+
+def test_ending_moves_what_was_added_and_never_claimed(queue: Queue, state: Any) -> None:
+    queue.add([(Task(PROVIDER, "a"), 1, "{}")], token="adder")
+    assert queue.end([End(Task(PROVIDER, "a"), 1, "buried")]) == [True]
+    assert state() == {"a": ("dead", 1)}
+
+
+@pytest.mark.parametrize(
+    ("becomes", "left"), [("buried", {"a": ("dead", 5)}), ("forgotten", {})], ids=["bury", "forget"]
+)
+def test_ending_what_is_in_process_takes_effect_with_its_release(
+    queue: Queue, seed: Any, state: Any, bench: Bench, becomes: Any, left: Any
+) -> None:
+    held, other = seed("a", generation=5, lease_seconds=30, has_job=True, group="g"), seed("b", lease_seconds=30)
+    assert queue.end([End(held.task, 5, becomes)]) == [True]
+    assert state()["a"] == ("processing", 5)
+    assert queue.release([(other, 9, "r"), (held, 9, "new")]) == [True, False]
+    assert state() == left | {"b": ("waiting", 1)}
+    assert bench.parts()["tasks"] == {"b": "r"}
+
+
+@pytest.mark.parametrize("becomes", ["buried", "forgotten"])
+def test_whoever_claims_after_a_crash_is_told_nothing_but_that_it_has_ended(
+    queue: Queue, seed: Any, rewind: Any, becomes: Any
+) -> None:
+    held = seed("a", lease_seconds=30)
+    queue.end([End(held.task, 1, becomes)])
+    rewind(31)
+    (claimed,) = queue.claim(PROVIDER, limit=1, lease_seconds=30, token="w", suspect=True).tasks
+    assert claimed.record == becomes
+
+
+@pytest.mark.parametrize(("generation", "becomes"), [(4, "buried"), (6, "buried"), (4, "forgotten")])
+@pytest.mark.parametrize("seeded", [{}, {"lease_seconds": 30}])
+def test_ending_another_generation_changes_nothing(
+    queue: Queue, seed: Any, bench: Bench, generation: int, becomes: Any, seeded: Any
+) -> None:
+    hold = seed("a", generation=5, **seeded)
+    before = bench.parts()
+    assert queue.end([End(hold.task, generation, becomes)]) == [False]
+    assert bench.parts() == before
+
+
+def test_a_dead_letter_is_buried_no_second_time_and_forgotten_once(queue: Queue, seed: Any, state: Any) -> None:
+    task = seed("a", dead=True).task
+    assert queue.end([End(task, 1, "buried")]) == [False]
+    assert state() == {"a": ("dead", 1)}
+    assert [queue.end([End(task, 1, "forgotten")]) for _ in range(2)] == [[True], [False]]
+
+
+def test_ending_nothing_is_nothing(queue: Queue) -> None:
+    assert queue.end([]) == []
+
+
 def test_hastening_makes_a_task_that_waits_for_later_due_now(queue: Queue, seed: Any, bench: Bench) -> None:
     hold = seed("a", generation=3, due_seconds=60, crashes=1)
     before = bench.parts()
@@ -528,6 +593,14 @@ def test_hastening_twice_does_it_once_and_a_due_task_keeps_its_turn(queue: Queue
     assert queue.hasten([(task("due"), 1), (task("later"), 1)]) == [False, True]
     assert queue.hasten([(task("due"), 1), (task("later"), 1)]) == [False, False]
     assert bench.score("due") == score
+
+
+def test_hastening_for_after_a_delay_never_makes_a_task_later(queue: Queue, seed: Any, bench: Bench) -> None:
+    sooner, later = seed("sooner", due_seconds=5).task, seed("later", due_seconds=5000).task
+    before = bench.score("sooner")
+    assert queue.hasten([(sooner, 1), (later, 1)], 1000) == [False, True]
+    assert bench.score("sooner") == before
+    assert bench.score("later") == pytest.approx(bench.keys.now() + 1_000_000, abs=60_000)
 
 
 @pytest.mark.parametrize("generation", [2, 4])

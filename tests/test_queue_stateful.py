@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.queue import Queue
-from shared.queued import Add, Claimed, Hold, Release
+from shared.queued import Add, Claimed, End, Hold, Release
 from shared.task import Task
 from tests.clock import START_MS
 from tests.doubles import MemoryQueue
@@ -29,6 +29,7 @@ DELAY_SECONDS = 7200.0
 
 names = st.sampled_from(["a", "b", "c", "名"])
 generations = st.integers(1, 4)
+ends = st.sampled_from(["buried", "forgotten"])
 delays = st.sampled_from([0.0, DELAY_SECONDS])
 
 
@@ -44,6 +45,7 @@ class Known:
     crashes: int = 0
     is_dead: bool = False
     adder: str | None = None
+    becomes: str | None = None
 
 
 @dataclass
@@ -58,6 +60,13 @@ class Model:
         for one in expired:
             one.holder, one.due, one.crashes, one.adder = None, one.lease_end, one.crashes + 1, None
         return len(expired)
+
+    def end(self, name: str, becomes: str) -> None:
+        if becomes == "forgotten":
+            del self.tasks[name]
+        else:
+            one = self.tasks[name]
+            one.holder, one.is_dead, one.crashes, one.adder, one.becomes = None, True, 0, None, None
 
     def due(self, *, suspect: bool) -> set[str]:
         return {
@@ -146,14 +155,17 @@ class Walk(RuleBasedStateMachine):
                 if held:
                     del self.model.tasks[hold.task.name]
             case "release":
-                assert self.queue.release([(hold, delay, f"released by {hold.token}")]) == [held]
-                if known and held:
+                done = held and known is not None and not known.becomes
+                assert self.queue.release([(hold, delay, f"released by {hold.token}")]) == [done]
+                if known and held and known.becomes:
+                    self.model.end(hold.task.name, known.becomes)
+                elif known and held:
                     known.holder, known.due, known.crashes, known.adder = None, self.model.now + delay, 0, None
                     known.record = f"released by {hold.token}"
             case "bury":
                 assert self.queue.bury([hold]) == [held]
-                if known and held:
-                    known.holder, known.is_dead, known.crashes, known.adder = None, True, 0, None
+                if held:
+                    self.model.end(hold.task.name, "buried")
 
     @rule(name=names, generation=generations)
     def forget(self, name: str, generation: int) -> None:
@@ -162,6 +174,19 @@ class Walk(RuleBasedStateMachine):
         assert self.queue.forget([(Task(PROVIDER, name), generation)]) == [dropped]
         if dropped:
             del self.model.tasks[name]
+
+    @rule(name=names, generation=generations, becomes=ends)
+    def end(self, name: str, generation: int, becomes: Any) -> None:
+        known = self.model.tasks.get(name)
+        if becomes == "buried":
+            there = known is not None and known.generation == generation and not known.is_dead
+        else:
+            there = known is not None and known.generation <= generation
+        assert self.queue.end([End(Task(PROVIDER, name), generation, becomes)]) == [there]
+        if known and there and known.holder and known.lease_end > self.model.now:
+            known.record = known.becomes = becomes
+        elif there:
+            self.model.end(name, becomes)
 
     @rule(seconds=st.sampled_from([LEASE_SECONDS + 1, DELAY_SECONDS + 1]))
     def time_passes(self, seconds: float) -> None:
@@ -312,6 +337,14 @@ class Pair(RuleBasedStateMachine):
                 self.both(lambda queue: queue.bury(some, health))
             case "forget":
                 self.both(lambda queue: queue.forget([(hold.task, hold.generation) for hold in some], health))
+
+    @rule(wanted=st.lists(st.tuples(many_names, st.integers(1, 3), ends), max_size=3, unique_by=lambda one: one[0]))
+    def end(self, wanted: list[tuple[str, int, Any]]) -> None:
+        self.both(lambda queue: queue.end([End(Task(PROVIDER, *one[:1]), *one[1:]) for one in wanted]))
+
+    @rule(name=many_names, generation=st.integers(1, 3), delay=st.sampled_from([0.0, 100.0]))
+    def hasten(self, name: str, generation: int, delay: float) -> None:
+        self.both(lambda queue: queue.hasten([(Task(PROVIDER, name), generation)], delay))
 
     @rule(seconds=st.sampled_from([200.0, 500.0, 1000.0, LEASE_SECONDS + 1, DELAY_SECONDS + 1]))
     def time_passes(self, seconds: float) -> None:

@@ -293,14 +293,14 @@ def test_a_dead_letter_that_another_run_has_just_forgotten_is_counted_and_said_t
 ) -> None:
     caplog.set_level(logging.INFO, logger="meanwhile")
     seed("a", dead=True)
-    forget = queue.forget
+    end = queue.end
 
     def beaten(ends: Any) -> list[bool]:
-        forget(ends)
-        return forget(ends)
+        end(ends)
+        return end(ends)
 
     with monkeypatch.context() as patch:
-        patch.setattr(queue, "forget", beaten)
+        patch.setattr(queue, "end", beaten)
         assert run()["example"] == {}
     assert caplog.records == []
     seed("b", dead=True)

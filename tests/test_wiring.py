@@ -315,3 +315,12 @@ def test_all_parts_share_one_queue_one_store_and_one_worker() -> None:
     assert enqueuer.queue is canceller.queue is reviver.queue is wiring.queue()
     assert enqueuer.store is canceller.store is reviver.store is wiring.store()
     assert enqueuer.worker is wiring.ticker()._worker is wiring.worker()
+
+
+@pytest.mark.parametrize(("notify", "made"), [("stepFunctionsToken", 1), ("", 0)])
+def test_a_batch_has_its_notifier_before_its_threads_start(
+    monkeypatch: pytest.MonkeyPatch, notify: str, made: int
+) -> None:
+    monkeypatch.setenv("NOTIFY", notify)
+    wiring.batcher()
+    assert wiring.notifier.cache_info().currsize == made

@@ -25,7 +25,8 @@ from shared.transport import Transport
 from tests.api_events import Context
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.faults.mortal", "handlers.enqueue", "handlers.process", "handlers.reconcile"])
+HANDLERS = ("enqueue", "process", "reconcile", "callback")
+FORKS.set_forkserver_preload(["tests.faults.mortal", *(f"handlers.{name}" for name in HANDLERS)])
 PATIENCE_SECONDS = 60
 """How long a call to AWS, or a test, waits for what must come; only a failing test waits so long."""
 

@@ -1,10 +1,15 @@
 """Killed after any step whatever, each handler leaves a task that ends, once, or nothing at all."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from shared.callback import Addresses
+from shared.task import Task
 from tests.api_events import Event, rest
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World
 from tests.keys import key_of
@@ -30,7 +35,8 @@ class Case:
     name: str
     handler: str
     steps: tuple[str, ...]
-    event: Event | None = None
+    event: Event | Callable[[World], Event] | None = None
+    file: Mapping[str, Any] = field(default_factory=dict)
     stage: Callable[[World], object] = lambda _: None
     first_answer_seconds: float = 5
     says: Said = PENDING
@@ -39,6 +45,10 @@ class Case:
     ends_else: str = ""
     unended: tuple[int, ...] = ()
     submits: int = 1
+
+    def asks(self, world: World) -> Event | None:
+        """The event, which may depend on the world."""
+        return self.event(world) if callable(self.event) else self.event
 
     def end(self, step: int) -> str:
         """How the task ends after a kill at that step."""
@@ -100,6 +110,24 @@ POST = rest("POST", "/tasks", {"provider": "job", "name": NAME})
 AGAIN = rest("POST", "/tasks", {"provider": "job", "name": NAME}, {"Cache-Control": "no-cache"})
 DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
+CALLED = {"CALLBACK_URL": "https://api.example.com", "CALLBACK_SECRET": "env:KEY", "KEY": "ours", "HOOK": "theirs"}
+SIGNED = {"callback": {"signature": {"header": "X-Signature", "secret": "env:HOOK"}}}
+
+
+def called(**payload: object) -> Callable[[World], Event]:
+    """What the provider calls back with, of the job that is waited for."""
+
+    def event(world: World) -> Event:
+        item, body = world.item(NAME), json.dumps(payload)
+        assert item
+        addresses = Addresses("", "env:KEY", lambda *_, **__: CALLED["KEY"])
+        path = addresses.url(Task("job", NAME), int(item["generation"]["N"]))
+        signature = hmac.new(CALLED["HOOK"].encode(), body.encode(), "sha256").hexdigest()
+        return rest("POST", path, body, {"X-Signature": signature})
+
+    return event
+
+
 BEGIN = ("GetItem", "UpdateItem", "add")
 OPEN_ITEMS = ("Query",) * 16
 STRAYS = ("strays",) * 5
@@ -235,8 +263,43 @@ CASES = (
         name="forget",
         handler="reconcile",
         stage=cancelled_half,
-        steps=(*OPEN_ITEMS, *STRAYS, "look", "GetItem", "forget"),
+        steps=(*OPEN_ITEMS, *STRAYS, "look", "GetItem", "end"),
         ends="cancelled",
+    ),
+    # callback: what a provider says by itself, believed or not
+    Case(
+        name="signed success",
+        handler="callback",
+        event=called(status="completed", data=WHOLE),
+        file=SIGNED,
+        stage=due,
+        steps=("GetItem", "UpdateItem", "end"),
+    ),
+    Case(
+        name="signed failure",
+        handler="callback",
+        event=called(status="refused", error="no such customer"),
+        file=SIGNED,
+        stage=due,
+        steps=("GetItem", "UpdateItem", "end"),
+        ends="failed",
+        ends_else="completed",
+        unended=(0,),
+    ),
+    Case(
+        name="signed news",
+        handler="callback",
+        event=called(status="async processing in progress", id="j-1", data={"street": "x"}),
+        file=SIGNED,
+        stage=due,
+        steps=("GetItem", "UpdateItem"),
+    ),
+    Case(
+        name="unsigned",
+        handler="callback",
+        event=called(status="completed", data="forged"),
+        stage=post,
+        steps=("GetItem", "look", "hasten"),
     ),
 )
 KILLS = [
@@ -248,7 +311,7 @@ KILLS = [
 
 
 def staged(case: Case, make_world: MakeWorld) -> World:
-    world = make_world(files={"job": FILE | {"firstAnswer": case.first_answer_seconds}})
+    world = make_world(files={"job": FILE | {"firstAnswer": case.first_answer_seconds} | dict(case.file)}, **CALLED)
     case.stage(world)
     world.simulator.say(case.says)
     return world
@@ -256,7 +319,8 @@ def staged(case: Case, make_world: MakeWorld) -> World:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_these_are_all_the_steps(make_world: MakeWorld, case: Case) -> None:
-    life = staged(case, make_world).run(case.handler, case.event)
+    world = staged(case, make_world)
+    life = world.run(case.handler, case.asks(world))
     assert life.names == list(case.steps)
     assert life.result is not None
 
@@ -266,7 +330,7 @@ def test_killed_after_any_step_it_ends_once_and_is_submitted_no_more_than_it_mus
     make_world: MakeWorld, case: Case, step: int
 ) -> None:
     world = staged(case, make_world)
-    assert world.run(case.handler, case.event, dies_after=step).killed
+    assert world.run(case.handler, case.asks(world), dies_after=step).killed
     world.check(NAME)
     if world.item(NAME) is None:  # nothing was accepted, nothing is there
         assert step == 0
