@@ -12,6 +12,7 @@ For a provider P, all in one cluster slot (`{…}` is the hash tag, `queue` the 
 | `{queue:P}:gate`    | hash       | the provider's shared pause, and what is left of its rate                       |
 | `{queue:P}:jobs`    | set        | tasks with a job open at the provider, where the provider limits those          |
 | `{queue:P}:groups`  | hash       | task -> its group, where requests name groups                                   |
+| `{queue:P}:served`  | sorted set | group -> when it last had a turn                                                |
 
 Members are task names. Time is the server's alone. A completed task leaves nothing; no key carries a TTL.
 Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
@@ -39,7 +40,7 @@ from shared.task import Task
 BATCH = 200
 log = logging.getLogger("meanwhile")
 _SCRIPTS = Path(__file__).parent / "scripts"
-_KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups")
+_KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups", "served")
 
 
 def new_token() -> str:

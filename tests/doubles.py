@@ -25,6 +25,7 @@ from tests.keys import Dump, key_of
 
 _STATE = re.compile(r"(\d+):([^:]*):(\d+)")
 WINDOW = 500
+GROUPS = 10_000
 AGAIN_MS = 1000
 
 Scores: TypeAlias = dict[str, float]
@@ -33,7 +34,7 @@ Scores: TypeAlias = dict[str, float]
 class _Parts:
     """One provider's keys."""
 
-    __slots__ = ("dead", "gate", "groups", "jobs", "leases", "queue", "state", "tasks")
+    __slots__ = ("dead", "gate", "groups", "jobs", "leases", "queue", "served", "state", "tasks")
 
     def __init__(self) -> None:
         self.queue: Scores = {}
@@ -44,6 +45,7 @@ class _Parts:
         self.gate: dict[str, str] = {}
         self.jobs: dict[str, str] = {}
         self.groups: dict[str, str] = {}
+        self.served: Scores = {}
 
     def copy(self) -> "_Parts":
         twin = _Parts()
@@ -62,8 +64,10 @@ class _Parts:
         return name in self.dead
 
     def drop(self, name: str) -> bool:
-        parts = (getattr(self, part) for part in self.__slots__ if part != "gate")
+        parts = (getattr(self, part) for part in self.__slots__ if part not in ("gate", "served"))
         gone = [part.pop(name, None) for part in parts]
+        if not self.groups:
+            self.served.clear()
         return any(value is not None for value in gone)
 
     def number(self, field: str) -> float | None:
@@ -75,6 +79,14 @@ class _Parts:
 
     def set_number(self, field: str, value: float) -> None:
         self.gate[field] = f"{value:.17g}"
+
+    def serve(self, names: Sequence[str], now_ms: float) -> None:
+        """Remember that the groups of these tasks had a turn."""
+        if self.groups and names:
+            served_at = max(now_ms, max(self.served.values(), default=0) + 1)
+            self.served.update({self.groups.get(name, ""): served_at for name in names})
+            for group in sorted(self.served, key=lambda group: (self.served[group], group))[:-GROUPS]:
+                del self.served[group]
 
     def open_jobs(self) -> int:
         return sum(name in self.queue for name in self.jobs)
@@ -209,6 +221,7 @@ class MemoryQueue:
             tasks.append(Claimed(Hold(Task(provider, name), generation, token), crashes, parts.tasks.get(name)))
         wait_ms = self._wait_ms(parts, gate, limit, len(tasks), is_held_back, unseen)
         gate.admit(chosen)
+        parts.serve(chosen, self.now_ms)
         return Claim(tuple(tasks), None if wait_ms is None else wait_ms / 1000, suspects, expired)
 
     def complete(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
@@ -295,10 +308,12 @@ class MemoryQueue:
         wanted = [name for name in may if (parts.parsed(name)[2] > 0) == suspect]
         if parts.groups and not suspect and len(wanted) > gate.allowed:
             turns = Counter(parts.groups.get(name, "") for name in parts.leases)
-            order: dict[str, int] = {}
+            order: dict[str, tuple[float, ...]] = {}
             for name in wanted:
-                turns[parts.groups.get(name, "")] += 1
-                order[name] = turns[parts.groups.get(name, "")]
+                group = parts.groups.get(name, "")
+                turns[group] += 1
+                served_at = parts.served.get(group, 0)
+                order[name] = turns[group], max(parts.queue[name], served_at), served_at
             wanted.sort(key=lambda name: order[name])
         chosen: list[str] = []
         is_held_back = places <= 0

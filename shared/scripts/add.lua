@@ -85,6 +85,6 @@ call('HSET', tasks, records)
 call('SADD', jobs, opened)
 call('SREM', jobs, jobless)
 call('HSET', groups, group_of)
-call('HDEL', groups, ungrouped)
+if #ungrouped > 0 then ungroup(ungrouped) end
 admit(pass, begun)
 return replies

@@ -8,7 +8,7 @@
 --   pauses    how many pauses there were in a row
 --   full_at   when its rate will have saved up a whole burst, ms
 --   cursor    how far claim has looked into a long backlog
-local queue, leases, state, tasks, dead, gate, jobs, groups = unpack(KEYS)
+local queue, leases, state, tasks, dead, gate, jobs, groups, served = unpack(KEYS)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -53,11 +53,18 @@ local function held_rows(first, width)
   return replies, held
 end
 
+-- These tasks have no group any more; with the last of them goes what is known of groups' turns.
+local function ungroup(names)
+  local gone = call('HDEL', groups, names)
+  if redis.call('EXISTS', groups) == 0 then redis.call('DEL', served) end
+  return gone
+end
+
 -- Leave nothing of these tasks; how many traces there were.
 local function drop(names)
   if #names == 0 then return 0 end
   return call('ZREM', leases, names) + call('ZREM', queue, names) + call('ZREM', dead, names)
-    + call('HDEL', state, names) + call('HDEL', tasks, names) + call('SREM', jobs, names) + call('HDEL', groups, names)
+    + call('HDEL', state, names) + call('HDEL', tasks, names) + call('SREM', jobs, names) + ungroup(names)
 end
 
 -- Four of ARGV: how many attempts at once, jobs open at once, ms per attempt, how many of those may be saved up; 0: any.
