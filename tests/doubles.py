@@ -184,9 +184,11 @@ class MemoryQueue:
         if not whole:
             return []
         parts = self._parts(whole[0].task.provider)
-        gate = _Pass(parts, limits, self.now_ms, len(whole) if lease_seconds > 0 else 0)
+        attempts, fresh = self._ahead(parts) if lease_seconds > 0 and limits != UNLIMITED else (0, 0)
+        gate = _Pass(parts, limits, self.now_ms, len(whole) + attempts if lease_seconds > 0 else 0)
+        gate.allowed -= attempts
         if limits.open_jobs is not None:
-            gate.allowed = min(gate.allowed, limits.open_jobs - len(parts.jobs))
+            gate.allowed = min(gate.allowed, limits.open_jobs - len(parts.jobs) - fresh)
         begun: list[str] = []
         answers = [self._add(one, token, lease_seconds, limits, gate, begun) for one in whole]
         gate.admit(begun)
@@ -293,6 +295,14 @@ class MemoryQueue:
             if one.group:
                 parts.groups[name] = one.group
         return "waiting" if lease_seconds > 0 and name not in parts.leases else "created"
+
+    def _ahead(self, parts: _Parts) -> tuple[int, int]:
+        """How many wait their turn, and how many of those have no job yet."""
+        due = [name for name, score in parts.queue.items() if self._is_due(score)]
+        if len(due) >= BATCH:
+            return 2**31, 2**31
+        ordinary = [name for name in due if parts.parsed(name)[2] == 0]
+        return len(ordinary), sum(name not in parts.jobs for name in ordinary)
 
     def _chosen(self, parts: _Parts, limits: Limits, gate: _Pass, suspect: bool) -> tuple[list[str], bool, bool, bool]:
         """The names to hand out, whether suspects wait, whether due tasks are held back, whether some were not seen."""

@@ -321,6 +321,7 @@ def test_requests_own_attempts_open_jobs_and_beyond_the_limit_their_tasks_wait(q
     assert put(queue, "abc", limits=TWO_JOBS, lease_seconds=LEASE_SECONDS) == ["created", "created", "waiting"]
     assert claim(queue, TWO_JOBS).tasks == ()
     queue.complete([Hold(task("a"), 1, "adder")])
+    queue.forget([(task("c"), 1)])
     assert put(queue, "d", limits=TWO_JOBS, lease_seconds=LEASE_SECONDS) == ["created"]
 
 
@@ -418,6 +419,62 @@ def test_a_suspect_with_a_job_is_asked_after_although_all_jobs_are_open(queue: Q
     seed("waits", due_seconds=-100)
     assert claim(queue, TWO_JOBS).suspects is True
     assert sorted(name for _ in range(3) for name in names(claim(queue, TWO_JOBS, suspect=True))) == ["a", "b"]
+
+
+# --- requests' own attempts go behind who waits
+
+
+def asked_at_once(queue: Queue, name: str, limits: Limits) -> bool:
+    return put(queue, [name], limits=limits, lease_seconds=LEASE_SECONDS, token=name) == ["created"]
+
+
+def test_a_requests_own_attempt_takes_no_token_that_somebody_waits_for(queue: Queue, rewind: Rewind) -> None:
+    limits = Limits(rate_seconds=1000, burst=4)
+    put(queue, "abc")
+    assert [asked_at_once(queue, name, limits) for name in "xy"] == [True, False]
+    assert names(claim(queue, limits)) == ["a", "b", "c"]
+    rewind(1000)
+    assert not asked_at_once(queue, "z", limits)
+    assert names(claim(queue, limits)) == ["y"]
+
+
+def test_a_requests_own_attempt_takes_no_place_that_somebody_waits_for(queue: Queue) -> None:
+    limits = Limits(parallel=2)
+    put(queue, "abc")
+    first, second = holds(claim(queue, limits))
+    queue.complete([first])
+    assert not asked_at_once(queue, "x", limits)
+    assert names(claim(queue, limits)) == ["c"]
+    queue.complete([second])
+    assert not asked_at_once(queue, "y", limits)
+    assert names(claim(queue, limits)) == ["x"]
+
+
+def test_a_requests_own_attempt_opens_no_job_that_somebody_waits_for(queue: Queue) -> None:
+    put(queue, "a", has_job=True, limits=TWO_JOBS)
+    put(queue, "b")
+    assert not asked_at_once(queue, "x", TWO_JOBS)
+    assert names(claim(queue, TWO_JOBS)) == ["a", "b"]
+
+
+def test_who_waits_only_to_be_asked_after_leaves_the_jobs_to_others(queue: Queue, seed: Any) -> None:
+    put(queue, "abc", has_job=True, limits=Limits(open_jobs=5))
+    assert asked_at_once(queue, "x", Limits(open_jobs=5))
+    assert not asked_at_once(queue, "y", Limits(open_jobs=5, parallel=4))
+
+
+def test_who_waits_for_later_or_is_a_suspect_is_not_waited_for(queue: Queue, seed: Any) -> None:
+    put(queue, "ab", delay=5000)
+    seed("suspect", crashes=1)
+    assert asked_at_once(queue, "x", Limits(parallel=1))
+
+
+@pytest.mark.parametrize("limits", [Limits(parallel=900), Limits(open_jobs=900), Limits(rate_seconds=1000, burst=900)])
+def test_behind_too_many_to_count_everybody_waits(queue: Queue, limits: Limits) -> None:
+    put(queue, [f"{number:03}" for number in range(199)])
+    assert asked_at_once(queue, "x", limits)
+    put(queue, "z")
+    assert not asked_at_once(queue, "y", limits)
 
 
 # --- a pause that the provider asks for
