@@ -18,7 +18,9 @@ from shared.task import Task
 from shared.view import Viewer
 from shared.worker import record_of
 from tests.clock import Clock
+from tests.keys import Bench
 from tests.outage import DynamoDBOutage, RedisOutage
+from tests.simulator import EXAMPLE, provider_at
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -37,7 +39,8 @@ def redis_kind() -> str:
 @pytest.fixture
 def reviver(store: Store, queue: Queue, clock: Clock) -> Reviver:
     viewer = Viewer(store, queue, clock, tick_seconds=5)
-    return Reviver(store=store, queue=queue, viewer=viewer, providers={"job"}, clock=clock)
+    providers = {"job": provider_at("http://127.0.0.1:1", EXAMPLE | {"limits": {"openJobs": 1}})}
+    return Reviver(store=store, queue=queue, viewer=viewer, providers=providers, clock=clock)
 
 
 @pytest.fixture
@@ -101,6 +104,15 @@ def test_the_job_is_kept_only_where_the_failure_says_nothing_about_it(
     assert item.outputs == outputs
     [place] = queue.look([TASK], records=True)
     assert Record.from_text(place.record).outputs == outputs
+
+
+@pytest.mark.parametrize(("reason", "jobs"), [("crashed", {"a": ""}), ("upstream", {})])
+def test_a_job_that_is_kept_counts_as_open(
+    reviver: Reviver, failed_for: FailedFor, bench: Bench, reason: str, jobs: dict[str, str]
+) -> None:
+    failed_for(reason)
+    reviver.revive(TASK)
+    assert bench.parts("job")["jobs"] == jobs
 
 
 def test_a_refusal_is_no_dead_letter_and_can_be_revived_all_the_same(
@@ -200,7 +212,7 @@ def test_a_task_of_a_provider_that_is_gone_is_not_begun(
 ) -> None:
     old = failed_for()
     with pytest.raises(BadRequest) as caught:
-        replace(reviver, providers=()).revive(TASK)
+        replace(reviver, providers={}).revive(TASK)
     assert caught.value.field == "provider"
     item = store.get(TASK, clock())
     assert item
