@@ -244,7 +244,7 @@ class MemoryQueue:
         for task, generation in ends:
             parts = self._parts(task.provider)
             dropped.append(parts.parsed(task.name)[0] <= generation and parts.drop(task.name))
-        return self._hear([task for task, _ in ends], health, dropped)
+        return self._hear([task for task, _ in ends], health, dropped, answered=[True] * len(ends))
 
     def hasten(self, waiting: Sequence[tuple[Task, int]]) -> list[bool]:
         hastened = []
@@ -372,7 +372,10 @@ class MemoryQueue:
     def _is_due(self, score: float) -> bool:
         return 1 <= score <= self.now_ms
 
-    def _hear(self, tasks: Sequence[Task], health: Health, answers: list[bool]) -> list[bool]:
+    def _hear(
+        self, tasks: Sequence[Task], health: Health, answers: list[bool], *, answered: list[bool] | None = None
+    ) -> list[bool]:
+        names = [task.name for task, told in zip(tasks, answered or answers, strict=True) if told]
         pause_ms = float(_ms(health.pause_seconds))
         if not tasks or (pause_ms == 0 and health.troubles == 0 and not health.well):
             return answers
@@ -389,7 +392,7 @@ class MemoryQueue:
         if pause_ms > 0:
             parts.set_number("until", max(until or 0, self.now_ms + math.ceil(pause_ms)))
             parts.set_number("pauses", pauses + (not is_paused))
-        elif health.well and not is_paused:
+        elif health.well and not is_paused and parts.gate.get("probe") in names:
             for field in ("until", "probe", "pauses"):
                 parts.gate.pop(field, None)
         return answers

@@ -593,14 +593,33 @@ def test_a_good_answer_to_the_probe_lets_everybody_in(queue: Queue, rewind: Rewi
     put(queue, "abcdef")
     rewind(600)
     (probe,) = holds(claim(queue))
-    {
-        "complete": lambda: queue.complete([probe], WELL),
-        "release": lambda: queue.release([Release(probe, 5000)], WELL),
-        "bury": lambda: queue.bury([probe], WELL),
-        "forget": lambda: queue.forget([(probe.task, 1)], WELL),
-    }[verb]()
+    settle_as(queue, verb, probe)
     assert bench.parts()["gate"] == {}
     assert len(claim(queue).tasks) == 5
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "bury", "forget"])
+def test_an_answer_to_an_attempt_from_before_the_pause_does_not_end_it(queue: Queue, rewind: Rewind, verb: str) -> None:
+    put(queue, "abcdef")
+    before, late, again, *_ = holds(claim(queue, limit=3))
+    queue.release([Release(before)], Health(pause_seconds=600))
+    rewind(600)
+    settle_as(queue, verb, late)
+    (probe,) = holds(claim(queue))
+    settle_as(queue, verb, again)
+    assert claim(queue).tasks == ()
+    settle_as(queue, verb, probe)
+    assert len(claim(queue).tasks) >= 3
+
+
+def settle_as(queue: Queue, verb: str, hold: Hold) -> None:
+    """Settle it with a good answer."""
+    {
+        "complete": lambda: queue.complete([hold], WELL),
+        "release": lambda: queue.release([Release(hold, 5000)], WELL),
+        "bury": lambda: queue.bury([hold], WELL),
+        "forget": lambda: queue.forget([(hold.task, 1)], WELL),
+    }[verb]()
 
 
 def test_if_the_probes_worker_dies_another_probe_is_made_after_its_lease(queue: Queue, rewind: Rewind) -> None:

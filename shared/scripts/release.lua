@@ -7,7 +7,7 @@
 -- Returns   for each task: 1 done, 0 lost
 local WIDTH = 6
 local replies, held = held_rows(HEARD + 1, WIDTH)
-local gone, set = heard()
+local gone, set = heard(held)
 local scores, states, records, jobless = {}, {}, {}, {}
 for i, is_held in ipairs(replies) do
   if is_held == 1 then
