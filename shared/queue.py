@@ -140,12 +140,13 @@ class Queue:
         rows = [(task.name, generation) for task, generation in waiting]
         return [bool(done) for done in self._run("hasten", _provider(task for task, _ in waiting), rows)]
 
-    def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
+    def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
         """Where each task stands, with its record if asked for; changes nothing."""
-        places = self._run("look", _provider(tasks), [(task.name,) for task in tasks], (int(records),))
+        head = (int(records), *_limits(limits))
+        places = self._run("look", _provider(tasks), [(task.name,) for task in tasks], head)
         return [
-            Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record)
-            for generation, due, lease, buried, record in places
+            Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record, _seconds(wait), why)
+            for generation, due, lease, buried, record, wait, why in places
         ]
 
     def backlog(self, provider: str) -> int:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from shared.codec import Json, dumps, loads
 from shared.errors import QueueUnavailable, StoreTooLarge, StoreUnavailable
@@ -255,8 +255,8 @@ class MemoryQueue:
                 parts.queue[task.name] = self.now_ms
         return hastened
 
-    def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
-        return [self._look(task, records) for task in tasks]
+    def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
+        return [self._look(task, records, limits) for task in tasks]
 
     def dead(self, provider: str) -> list[Task]:
         return [Task(provider, name) for name in self._parts(provider).dead]
@@ -437,19 +437,42 @@ class MemoryQueue:
 
         return self._held(hold, move)
 
-    def _look(self, task: Task, records: bool) -> Place:
+    def _look(self, task: Task, records: bool, limits: Limits) -> Place:
         parts, name = self._parts(task.provider), task.name
         score, lease = parts.queue.get(name), None
         if score == 0:
             score, lease = None, parts.leases.get(name)
         buried = parts.dead.get(name)
+        wait_ms: float | None = None
+        held_up: Literal["", "paused", "limited"] = ""
+        if score is not None:
+            wait_ms, held_up = self._held_up(parts, name, score - self.now_ms, limits)
         return Place(
             parts.parsed(name)[0],
             None if score is None else (score - self.now_ms) / 1000,
             None if lease is None else (lease - self.now_ms) / 1000,
             None if buried is None else (self.now_ms - buried) / 1000,
             parts.tasks.get(name) if records else None,
+            None if wait_ms is None else wait_ms / 1000,
+            held_up,
         )
+
+    def _held_up(
+        self, parts: _Parts, name: str, due_ms: float, limits: Limits
+    ) -> tuple[float, Literal["", "paused", "limited"]]:
+        gate = _Pass(parts, limits, self.now_ms, 1)
+        is_paused = gate.allowed == 0 and parts.number("until") is not None
+        if is_paused and gate.wait_ms > due_ms:
+            return gate.wait_ms, "paused"
+        if due_ms > 0 or is_paused:
+            return max(0, due_ms), ""
+        if gate.allowed == 0:
+            return gate.wait_ms, "limited"
+        if limits.open_jobs is not None and len(parts.jobs) >= limits.open_jobs and name not in parts.jobs:
+            later = [score - self.now_ms for score in parts.queue.values() if score > self.now_ms]
+            live = any(end > self.now_ms for end in parts.leases.values())
+            return AGAIN_MS if live else min(later, default=AGAIN_MS), "limited"
+        return 0, ""
 
 
 class MemoryStore:

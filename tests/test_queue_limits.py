@@ -738,6 +738,54 @@ def test_the_provider_asks_for_longer_than_its_troubles_would(queue: Queue) -> N
     assert claim(queue).wait_seconds == about(900)
 
 
+# --- what a look tells of it
+
+
+def seen(queue: Queue, name: str, limits: Limits = UNLIMITED) -> tuple[float | None, str]:
+    [place] = queue.look([task(name)], limits=limits)
+    return place.wait_seconds, place.held_up
+
+
+def test_a_look_tells_when_a_pause_lets_a_task_through(queue: Queue, rewind: Rewind) -> None:
+    paused(queue, Health(pause_seconds=600))
+    put(queue, "a")
+    put(queue, "b", delay=400)
+    put(queue, "c", delay=5000)
+    assert seen(queue, "a") == (about(600), "paused")
+    assert seen(queue, "b") == (about(600), "paused")
+    assert seen(queue, "c") == (about(5000), "")
+    rewind(600)
+    assert seen(queue, "a") == (0, "")
+    claim(queue, limit=1)
+    assert seen(queue, "b") == (LOOK_AGAIN_SECONDS, "paused")
+
+
+@pytest.mark.parametrize(
+    ("limits", "seconds"),
+    [
+        (Limits(parallel=1), LOOK_AGAIN_SECONDS),
+        (Limits(open_jobs=1), LOOK_AGAIN_SECONDS),
+        (Limits(rate_seconds=1000, burst=1), about(1000)),
+    ],
+)
+def test_a_look_tells_when_a_limit_may_let_a_task_through(queue: Queue, limits: Limits, seconds: Any) -> None:
+    put(queue, "ab")
+    put(queue, "c", delay=500)
+    assert seen(queue, "b", limits) == (0, "")
+    claim(queue, limits, limit=1)
+    assert seen(queue, "b", limits) == (seconds, "limited")
+    assert seen(queue, "b") == (0, "")
+    assert seen(queue, "c", limits) == (about(500), "")
+    assert seen(queue, "a", limits) == (None, "")
+
+
+def test_while_nobody_asks_after_a_job_a_look_tells_when_somebody_will(queue: Queue) -> None:
+    put(queue, "a", has_job=True, delay=500, limits=Limits(open_jobs=1))
+    put(queue, "b")
+    assert seen(queue, "b", Limits(open_jobs=1)) == (about(500), "limited")
+    assert seen(queue, "a", Limits(open_jobs=1)) == (about(500), "")
+
+
 # --- junk
 
 

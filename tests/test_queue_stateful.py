@@ -313,6 +313,11 @@ class Pair(RuleBasedStateMachine):
             case "forget":
                 self.both(lambda queue: queue.forget([(hold.task, hold.generation) for hold in some], health))
 
+    @rule(limits=LIMITS)
+    def look(self, limits: Limits) -> None:
+        tasks = [Task(PROVIDER, f"task {number}") for number in range(9)]
+        self.both(lambda queue: queue.look(tasks, records=True, limits=limits))
+
     @rule(seconds=st.sampled_from([200.0, 500.0, 1000.0, LEASE_SECONDS + 1, DELAY_SECONDS + 1]))
     def time_passes(self, seconds: float) -> None:
         self.bench.rewind(seconds)

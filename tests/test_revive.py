@@ -38,8 +38,8 @@ def redis_kind() -> str:
 
 @pytest.fixture
 def reviver(store: Store, queue: Queue, clock: Clock) -> Reviver:
-    viewer = Viewer(store, queue, clock, tick_seconds=5)
     providers = {"job": provider_at("http://127.0.0.1:1", EXAMPLE | {"limits": {"openJobs": 1}})}
+    viewer = Viewer(store, queue, clock, providers, tick_seconds=5)
     return Reviver(store=store, queue=queue, viewer=viewer, providers=providers, clock=clock)
 
 
