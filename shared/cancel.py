@@ -1,4 +1,7 @@
-"""cancel: the item first, then Redis, then the provider, who is told on a best-effort basis."""
+"""cancel: the item first, then the provider, who is told on a best-effort basis, then Redis.
+
+Redis last, since the task's place among the open jobs is free only once the job is told to end.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -42,13 +45,13 @@ class Canceller:
             cancelled_now = item.status == "pending"
             if cancelled_now and self.store.cancel(task, item.generation, self.clock()):
                 continue  # it changed meanwhile
-            with without_redis(then="the worker that claims the task finds it cancelled"):
-                self.queue.forget([(task, item.generation)])
             ended = self._ended(item)
             if cancelled_now:
                 log.info("cancelled", extra=facts(ended))
                 if task.provider in self.providers:
                     self.providers[task.provider].cancel(task, record_of(ended), seconds=CANCEL_SECONDS)
+            with without_redis(then="the worker that claims the task finds it cancelled"):
+                self.queue.forget([(task, item.generation)])
             return Answer(status=200, body=show(self.store.opened(ended, self.clock()), self.clock()))
         raise Unavailable("the task changes too fast; try again", field="name")
 

@@ -15,14 +15,14 @@ from shared.limits import UNLIMITED
 from shared.preference import Preferences
 from shared.provider import Provider
 from shared.queue import Queue, new_token, without_redis
-from shared.queued import Add, Added, Hold
+from shared.queued import Added, Hold
 from shared.request import TaskRequest
 from shared.settings import Settings
 from shared.settle import Settlement, facts, report, settle
 from shared.spill import CALL_SECONDS
 from shared.store import Store
 from shared.view import Viewer
-from shared.worker import Worker, record_of
+from shared.worker import Worker, add_of, record_of
 
 Key = TypeVar("Key")
 
@@ -122,7 +122,7 @@ class Enqueuer:
         added: dict[Begun, Added | None] = dict.fromkeys(begun)
         with without_redis(then="reconcile queues the task"):  # once away, it is not asked for the next provider
             for (provider, leased), group in _grouped(begun, lambda one: (one.provider, seconds[one] > 0)).items():
-                adds = [_add_of(one.item) for one in group]
+                adds = [add_of(one.item) for one in group]
                 lease_seconds, limits = self.settings.lease_seconds if leased else 0, provider.rules.limits
                 replies = self.queue.add(adds, token=token, lease_seconds=lease_seconds, limits=limits)
                 added.update(zip(group, replies, strict=True))
@@ -201,10 +201,6 @@ class Enqueuer:
 def reserve_seconds(settings: Settings) -> float:
     """Kept back from a function's time for storing, settling and answering."""
     return RESERVE_SECONDS + (CALL_SECONDS if settings.spill_bucket else 0)
-
-
-def _add_of(item: Item) -> Add:
-    return Add(item.task, item.generation, record_of(item).to_text(), group=item.group)
 
 
 def _grouped(begun: Iterable[Begun], key: Callable[[Begun], Key]) -> dict[Key, list[Begun]]:

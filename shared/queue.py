@@ -12,6 +12,7 @@ For a provider P, all in one cluster slot (`{…}` is the hash tag, `queue` the 
 | `{queue:P}:gate`    | hash       | the provider's shared pause, and what is left of its rate                       |
 | `{queue:P}:jobs`    | set        | tasks with a job open at the provider, where the provider limits those          |
 | `{queue:P}:groups`  | hash       | task -> its group, where requests name groups                                   |
+| `{queue:P}:served`  | sorted set | group -> when it last had a turn                                                |
 
 Members are task names. Time is the server's alone. A completed task leaves nothing; no key carries a TTL.
 Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
@@ -39,7 +40,7 @@ from shared.task import Task
 BATCH = 200
 log = logging.getLogger("meanwhile")
 _SCRIPTS = Path(__file__).parent / "scripts"
-_KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups")
+_KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups", "served")
 
 
 def new_token() -> str:
@@ -147,12 +148,13 @@ class Queue:
         rows = [(task.name, generation, _ms(delay_seconds)) for task, generation in waiting]
         return [bool(done) for done in self._run("hasten", _provider(task for task, _ in waiting), rows)]
 
-    def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
+    def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
         """Where each task stands, with its record if asked for; changes nothing."""
-        places = self._run("look", _provider(tasks), [(task.name,) for task in tasks], (int(records),))
+        head = (int(records), *_limits(limits))
+        places = self._run("look", _provider(tasks), [(task.name,) for task in tasks], head)
         return [
-            Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record)
-            for generation, due, lease, buried, record in places
+            Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record, _seconds(wait), why)
+            for generation, due, lease, buried, record, wait, why in places
         ]
 
     def backlog(self, provider: str) -> int:

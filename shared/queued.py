@@ -74,13 +74,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where Redis has a task; `generation` 0 and all else None when it has not. Spans in seconds; below 0 is past."""
+    """Where Redis has a task; `generation` 0 and all else None when it has not. Spans in seconds; below 0 is past.
+
+    `wait_seconds`: the soonest that an attempt of a waiting task may begin, never below 0; `held_up`: what puts that
+    off beyond its due time.
+    """
 
     generation: int
     due_seconds: float | None
     lease_seconds: float | None
     buried_seconds: float | None
     record: str | None
+    wait_seconds: float | None = None
+    held_up: Literal["", "paused", "limited"] = ""
 
     @property
     def held_generation(self) -> int:

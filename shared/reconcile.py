@@ -11,12 +11,12 @@ from shared.errors import QueueUnavailable, StoreUnavailable
 from shared.item import Item
 from shared.provider import Provider
 from shared.queue import BATCH, Queue, new_token
-from shared.queued import Add, End, Place
+from shared.queued import End, Place
 from shared.rules import Rules
 from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
-from shared.worker import record_of
+from shared.worker import add_of
 
 T = TypeVar("T")
 
@@ -84,8 +84,7 @@ class Reconciler:
             item = self._store.get(task, self._clock())
             if item is not None and item.status == "pending" and item.generation == generation:
                 delay = self._lease_seconds + self._random.uniform(0, rules.backoff.max_delay)
-                has_job = item.outputs is not None
-                adds.append(Add(task, generation, record_of(item).to_text(), delay, item.group, has_job))
+                adds.append(add_of(item, delay))
         added = self._queue.add(adds, token=new_token(), limits=rules.limits) if adds else []
         for one, done in zip(adds, added, strict=True):
             if done == "created":

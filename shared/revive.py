@@ -8,12 +8,11 @@ from shared.answer import Answer
 from shared.errors import BadRequest, Conflict, NotFound
 from shared.provider import Provider
 from shared.queue import Queue, new_token, without_redis
-from shared.queued import Add
 from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
 from shared.view import Viewer
-from shared.worker import record_of
+from shared.worker import add_of
 
 KEEPS_JOB = ("too-many-errors", "crashed")
 """Failures that say nothing about the provider's job: it is asked after again rather than submitted anew."""
@@ -33,7 +32,8 @@ class Reviver:
 
     def revive(self, task: Task) -> Answer:
         """Begin the next generation, due now. Raises NotFound, Conflict unless it has failed, StoreUnavailable."""
-        if task.provider not in self.providers:
+        provider = self.providers.get(task.provider)
+        if provider is None:
             raise BadRequest(f"there is no provider {task.provider!r}", field="provider")
         item = self.store.get(task, self.clock())
         if item is None:
@@ -45,8 +45,6 @@ class Reviver:
         if begun is None:
             raise Conflict("the task was begun again meanwhile", field="name")
         log.info("revived", extra=facts(begun))
-        has_job = begun.outputs is not None
-        add = Add(task, begun.generation, record_of(begun).to_text(), group=begun.group, has_job=has_job)
         with without_redis(then="reconcile queues the task"):
-            self.queue.add([add], token=new_token(), limits=self.providers[task.provider].rules.limits)
+            self.queue.add([add_of(begun)], token=new_token(), limits=provider.rules.limits)
         return self.viewer.accepted(begun, 1)

@@ -145,13 +145,13 @@ def _polling(reader: Reader) -> dict[str, Any]:
 
 
 def _limits(reader: Reader) -> Limits:
-    """`rate` is so many requests in so many seconds; as many may be saved up unless `burst` says otherwise."""
+    """`rate` is so many requests in so many seconds, one at a time unless `burst` says how many may be saved up."""
     rate_seconds, burst = None, 1
     if "rate" in reader:
         rate = reader.reader("rate")
         requests = rate.whole("requests", least=1)
         rate_seconds = rate.number("seconds", beyond=True) / max(requests, 1)
-        burst = rate.whole("burst", requests, least=1)
+        burst = rate.whole("burst", 1, least=1)
         rate.done()
     limits = Limits(
         rate_seconds=rate_seconds,

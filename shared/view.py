@@ -1,7 +1,7 @@
 """What a client sees of a task: one JSON shape for every answer, whether from the item, from Redis or just learned."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,8 +10,10 @@ from shared.answer import Answer
 from shared.codec import Json
 from shared.errors import NotFound, RecordError, StoreUnavailable
 from shared.item import Item, digest
+from shared.limits import UNLIMITED
 from shared.merge import merge
 from shared.outcome import Completed, Failed, Pending, Retry
+from shared.provider import Provider
 from shared.queue import Queue, without_redis
 from shared.queued import Place
 from shared.record import Record
@@ -27,9 +29,18 @@ PASSING = ("age_seconds", "next_attempt_at", "data_url", "data_url_expires_at")
 class Viewer:
     """The status view, and the answers to requests. `clock` tells epoch milliseconds."""
 
-    def __init__(self, store: Store, queue: Queue, clock: Callable[[], int], *, tick_seconds: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        clock: Callable[[], int],
+        providers: Mapping[str, Provider],
+        *,
+        tick_seconds: float,
+    ) -> None:
         self._store = store
         self._queue = queue
+        self._providers = providers
         self._clock = clock
         self._tick_seconds = tick_seconds
 
@@ -64,8 +75,8 @@ class Viewer:
     def in_progress(self, item: Item, *, deduplicated: bool) -> Answer:
         """202, with when and why the task will be looked at next."""
         place = self.place(item)
-        due_seconds = place.due_seconds if place and place.due_seconds is not None else self._tick_seconds
-        answer = self.accepted(item, due_seconds, deduplicated=deduplicated)
+        wait_seconds = place.wait_seconds if place and place.wait_seconds is not None else self._tick_seconds
+        answer = self.accepted(item, wait_seconds, deduplicated=deduplicated)
         return replace(answer, body=answer.body | self.schedule(item, place))
 
     def learned(self, item: Item, settlement: Settlement) -> Answer:
@@ -102,7 +113,9 @@ class Viewer:
         """Where Redis has the item's generation; None when Redis does not answer."""
         places: list[Place] = []
         with without_redis(then="the schedule is unknown"):
-            places = self._queue.look([item.task], records=True)
+            provider = self._providers.get(item.task.provider)
+            limits = provider.rules.limits if provider else UNLIMITED
+            places = self._queue.look([item.task], records=True, limits=limits)
         for place in places:
             return place if place.generation == item.generation else Place(0, None, None, None, None)
         return None
@@ -111,9 +124,9 @@ class Viewer:
         """When and why a pending or failed task will be looked at next; empty if failed and no dead letter."""
         if place is None:
             return {"schedule": "unknown"}
-        if place.due_seconds is not None:
-            at = instant(self._clock() + place.due_seconds * 1000)
-            return {"schedule": "waiting", "next_attempt_at": at} | _progress(place)
+        if place.wait_seconds is not None:
+            at = instant(self._clock() + place.wait_seconds * 1000)
+            return {"schedule": place.held_up or "waiting", "next_attempt_at": at} | _progress(place)
         if place.lease_seconds is not None:
             return {"schedule": "processing"} | _progress(place)
         if place.buried_seconds is not None:

@@ -147,7 +147,7 @@ def worker() -> Worker:
 @cache
 def viewer() -> Viewer:
     """The status view."""
-    return Viewer(store(), queue(), clock, tick_seconds=settings().tick_seconds)
+    return Viewer(store(), queue(), clock, providers(), tick_seconds=settings().tick_seconds)
 
 
 @cache

@@ -15,7 +15,7 @@ from shared.item import Item
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.pace import Finding
 from shared.provider import Provider
-from shared.queued import Claimed, Hold
+from shared.queued import Add, Claimed, Hold
 from shared.record import Record
 from shared.settle import Settlement, facts
 from shared.store import Store, Superseded
@@ -219,6 +219,12 @@ def record_of(item: Item) -> Record:
         resubmits=item.resubmits,
     )
     return record.confirmed(item.updated_at)
+
+
+def add_of(item: Item, delay_seconds: float = 0) -> Add:
+    """What puts a pending item into the queue."""
+    has_job = item.outputs is not None
+    return Add(item.task, item.generation, record_of(item).to_text(), delay_seconds, item.group, has_job)
 
 
 def _resumed(record: Record, item: Item) -> Record:

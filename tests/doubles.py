@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from shared.codec import Json, dumps, loads
 from shared.errors import QueueUnavailable, StoreTooLarge, StoreUnavailable
@@ -25,6 +25,7 @@ from tests.keys import Dump, key_of
 
 _STATE = re.compile(r"(\d+):([^:]*):(\d+)")
 WINDOW = 500
+GROUPS = 10_000
 AGAIN_MS = 1000
 
 Scores: TypeAlias = dict[str, float]
@@ -33,7 +34,7 @@ Scores: TypeAlias = dict[str, float]
 class _Parts:
     """One provider's keys."""
 
-    __slots__ = ("dead", "gate", "groups", "jobs", "leases", "queue", "state", "tasks")
+    __slots__ = ("dead", "gate", "groups", "jobs", "leases", "queue", "served", "state", "tasks")
 
     def __init__(self) -> None:
         self.queue: Scores = {}
@@ -44,6 +45,7 @@ class _Parts:
         self.gate: dict[str, str] = {}
         self.jobs: dict[str, str] = {}
         self.groups: dict[str, str] = {}
+        self.served: Scores = {}
 
     def copy(self) -> "_Parts":
         twin = _Parts()
@@ -62,8 +64,10 @@ class _Parts:
         return name in self.dead
 
     def drop(self, name: str) -> bool:
-        parts = (getattr(self, part) for part in self.__slots__ if part != "gate")
+        parts = (getattr(self, part) for part in self.__slots__ if part not in ("gate", "served"))
         gone = [part.pop(name, None) for part in parts]
+        if not self.groups:
+            self.served.clear()
         return any(value is not None for value in gone)
 
     def number(self, field: str) -> float | None:
@@ -75,6 +79,14 @@ class _Parts:
 
     def set_number(self, field: str, value: float) -> None:
         self.gate[field] = f"{value:.17g}"
+
+    def serve(self, names: Sequence[str], now_ms: float) -> None:
+        """Remember that the groups of these tasks had a turn."""
+        if self.groups and names:
+            served_at = max(now_ms, max(self.served.values(), default=0) + 1)
+            self.served.update({self.groups.get(name, ""): served_at for name in names})
+            for group in sorted(self.served, key=lambda group: (self.served[group], group))[:-GROUPS]:
+                del self.served[group]
 
     def open_jobs(self) -> int:
         return sum(name in self.queue for name in self.jobs)
@@ -172,9 +184,11 @@ class MemoryQueue:
         if not whole:
             return []
         parts = self._parts(whole[0].task.provider)
-        gate = _Pass(parts, limits, self.now_ms, len(whole) if lease_seconds > 0 else 0)
+        attempts, fresh = self._ahead(parts) if lease_seconds > 0 and limits != UNLIMITED else (0, 0)
+        gate = _Pass(parts, limits, self.now_ms, len(whole) + attempts if lease_seconds > 0 else 0)
+        gate.allowed -= attempts
         if limits.open_jobs is not None:
-            gate.allowed = min(gate.allowed, limits.open_jobs - len(parts.jobs))
+            gate.allowed = min(gate.allowed, limits.open_jobs - len(parts.jobs) - fresh)
         begun: list[str] = []
         answers = [self._add(one, token, lease_seconds, limits, gate, begun) for one in whole]
         gate.admit(begun)
@@ -209,6 +223,7 @@ class MemoryQueue:
             tasks.append(Claimed(Hold(Task(provider, name), generation, token), crashes, parts.tasks.get(name)))
         wait_ms = self._wait_ms(parts, gate, limit, len(tasks), is_held_back, unseen)
         gate.admit(chosen)
+        parts.serve(chosen, self.now_ms)
         return Claim(tuple(tasks), None if wait_ms is None else wait_ms / 1000, suspects, expired)
 
     def complete(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
@@ -229,7 +244,7 @@ class MemoryQueue:
         for task, generation in ends:
             parts = self._parts(task.provider)
             dropped.append(parts.parsed(task.name)[0] <= generation and parts.drop(task.name))
-        return self._hear([task for task, _ in ends], health, dropped)
+        return self._hear([task for task, _ in ends], health, dropped, answered=[True] * len(ends))
 
     def end(self, ends: Sequence[End]) -> list[bool]:
         return [self._end(*end) for end in ends]
@@ -243,8 +258,8 @@ class MemoryQueue:
                 parts.queue[task.name] = due
         return hastened
 
-    def look(self, tasks: Sequence[Task], *, records: bool = False) -> list[Place]:
-        return [self._look(task, records) for task in tasks]
+    def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
+        return [self._look(task, records, limits) for task in tasks]
 
     def dead(self, provider: str) -> list[Task]:
         return [Task(provider, name) for name in self._parts(provider).dead]
@@ -284,6 +299,14 @@ class MemoryQueue:
                 parts.groups[name] = one.group
         return "waiting" if lease_seconds > 0 and name not in parts.leases else "created"
 
+    def _ahead(self, parts: _Parts) -> tuple[int, int]:
+        """How many wait their turn, and how many of those have no job yet."""
+        due = [name for name, score in parts.queue.items() if self._is_due(score)]
+        if len(due) >= BATCH:
+            return 2**31, 2**31
+        ordinary = [name for name in due if parts.parsed(name)[2] == 0]
+        return len(ordinary), sum(name not in parts.jobs for name in ordinary)
+
     def _chosen(self, parts: _Parts, limits: Limits, gate: _Pass, suspect: bool) -> tuple[list[str], bool, bool, bool]:
         """The names to hand out, whether suspects wait, whether due tasks are held back, whether some were not seen."""
         if gate.allowed == 0:
@@ -298,10 +321,12 @@ class MemoryQueue:
         wanted = [name for name in may if (parts.parsed(name)[2] > 0) == suspect]
         if parts.groups and not suspect and len(wanted) > gate.allowed:
             turns = Counter(parts.groups.get(name, "") for name in parts.leases)
-            order: dict[str, int] = {}
+            order: dict[str, tuple[float, ...]] = {}
             for name in wanted:
-                turns[parts.groups.get(name, "")] += 1
-                order[name] = turns[parts.groups.get(name, "")]
+                group = parts.groups.get(name, "")
+                turns[group] += 1
+                served_at = parts.served.get(group, 0)
+                order[name] = turns[group], max(parts.queue[name], served_at), served_at
             wanted.sort(key=lambda name: order[name])
         chosen: list[str] = []
         is_held_back = places <= 0
@@ -350,7 +375,10 @@ class MemoryQueue:
     def _is_due(self, score: float) -> bool:
         return 1 <= score <= self.now_ms
 
-    def _hear(self, tasks: Sequence[Task], health: Health, answers: list[bool]) -> list[bool]:
+    def _hear(
+        self, tasks: Sequence[Task], health: Health, answers: list[bool], *, answered: list[bool] | None = None
+    ) -> list[bool]:
+        names = [task.name for task, told in zip(tasks, answered or answers, strict=True) if told]
         pause_ms = float(_ms(health.pause_seconds))
         if not tasks or (pause_ms == 0 and health.troubles == 0 and not health.well):
             return answers
@@ -367,7 +395,7 @@ class MemoryQueue:
         if pause_ms > 0:
             parts.set_number("until", max(until or 0, self.now_ms + math.ceil(pause_ms)))
             parts.set_number("pauses", pauses + (not is_paused))
-        elif health.well and not is_paused:
+        elif health.well and not is_paused and parts.gate.get("probe") in names:
             for field in ("until", "probe", "pauses"):
                 parts.gate.pop(field, None)
         return answers
@@ -432,19 +460,42 @@ class MemoryQueue:
 
         return self._held(hold, move)
 
-    def _look(self, task: Task, records: bool) -> Place:
+    def _look(self, task: Task, records: bool, limits: Limits) -> Place:
         parts, name = self._parts(task.provider), task.name
         score, lease = parts.queue.get(name), None
         if score == 0:
             score, lease = None, parts.leases.get(name)
         buried = parts.dead.get(name)
+        wait_ms: float | None = None
+        held_up: Literal["", "paused", "limited"] = ""
+        if score is not None:
+            wait_ms, held_up = self._held_up(parts, name, score - self.now_ms, limits)
         return Place(
             parts.parsed(name)[0],
             None if score is None else (score - self.now_ms) / 1000,
             None if lease is None else (lease - self.now_ms) / 1000,
             None if buried is None else (self.now_ms - buried) / 1000,
             parts.tasks.get(name) if records else None,
+            None if wait_ms is None else wait_ms / 1000,
+            held_up,
         )
+
+    def _held_up(
+        self, parts: _Parts, name: str, due_ms: float, limits: Limits
+    ) -> tuple[float, Literal["", "paused", "limited"]]:
+        gate = _Pass(parts, limits, self.now_ms, 1)
+        is_paused = gate.allowed == 0 and parts.number("until") is not None
+        if is_paused and gate.wait_ms > due_ms:
+            return gate.wait_ms, "paused"
+        if due_ms > 0 or is_paused:
+            return max(0, due_ms), ""
+        if gate.allowed == 0:
+            return gate.wait_ms, "limited"
+        if limits.open_jobs is not None and len(parts.jobs) >= limits.open_jobs and name not in parts.jobs:
+            later = [score - self.now_ms for score in parts.queue.values() if score > self.now_ms]
+            live = any(end > self.now_ms for end in parts.leases.values())
+            return AGAIN_MS if live else min(later, default=AGAIN_MS), "limited"
+        return 0, ""
 
 
 class MemoryStore:

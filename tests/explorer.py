@@ -264,7 +264,7 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
     provider = Provider(rules, transport, Credentials((), _no_secret, transport), Random(0))
     providers = {PROVIDER: provider}
     worker = Worker(store, providers, _clock, max_crashes=SETTINGS.max_crashes, confirm_seconds=300)
-    viewer = Viewer(store, queue, _clock, tick_seconds=SETTINGS.tick_seconds)
+    viewer = Viewer(store, queue, _clock, providers, tick_seconds=SETTINGS.tick_seconds)
     match kind:
         case "enqueue":
             enqueuer = Enqueuer(

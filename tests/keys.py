@@ -11,7 +11,7 @@ from shared.task import Task
 
 PROVIDER = "example"
 PREFIX = "queue"
-SORTED_SETS = ("queue", "leases", "dead")
+SORTED_SETS = ("queue", "leases", "dead", "served")
 HASHES = ("state", "tasks", "gate", "groups")
 SETS = ("jobs",)
 PARTS = (*SORTED_SETS, *HASHES, *SETS)
@@ -141,7 +141,7 @@ class Bench:
         return score
 
     def parts(self, provider: str = PROVIDER) -> dict[str, dict[str, Any]]:
-        """Everything of one provider: queue, leases, dead (scores), state, tasks, gate, groups (text), jobs (a set)."""
+        """Everything of one provider: scores of SORTED_SETS, texts of HASHES, members of SETS."""
         return _parts(self.keys.dump(), provider)
 
     def rewind(self, seconds: float) -> None:
@@ -182,6 +182,7 @@ def _faults(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "task without record": queue - set(parts["tasks"]),
         "job of no task": set(parts["jobs"]) - queue,
         "group of no task": set(parts["groups"]) - queue,
+        "turns of groups without a group": set(parts["served"]) if not parts["groups"] else set(),
         "lease without a task at 0": set(parts["leases"]) - processing,
         "task at 0 without a lease": processing - set(parts["leases"]),
     }

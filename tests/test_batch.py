@@ -66,7 +66,7 @@ class Front:
 
     def answer(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> Answer:
         """One batch."""
-        viewer = Viewer(self.store, self.queue, self.clock, tick_seconds=5)
+        viewer = Viewer(self.store, self.queue, self.clock, self.providers, tick_seconds=5)
         enqueuer = Enqueuer(
             store=self.store,
             queue=self.queue,

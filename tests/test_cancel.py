@@ -132,6 +132,16 @@ def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(
     assert seen == ["cancelled"]
 
 
+def test_the_jobs_place_is_free_only_once_the_provider_was_told(
+    canceller: Canceller, begun: Begun, simulator: Simulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(outputs={"id": "j-1"})
+    told: list[list[str]] = []
+    monkeypatch.setattr(queue, "forget", lambda _: told.append(simulator.calls()))
+    canceller.cancel(TASK)
+    assert told == [["DELETE /jobs/j-1"]]
+
+
 @pytest.mark.parametrize("task", [TASK, Task("example", "a")])
 def test_a_provider_without_a_job_or_without_that_operation_is_told_nothing(
     canceller: Canceller, begun: Begun, simulator: Simulator, task: Task

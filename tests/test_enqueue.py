@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -102,7 +103,7 @@ class Front:
             store=self.store,
             queue=self.queue,
             worker=self.worker,
-            viewer=Viewer(self.store, self.queue, self.clock, tick_seconds=5),
+            viewer=Viewer(self.store, self.queue, self.clock, self.providers, tick_seconds=5),
             providers=self.providers,
             settings=Settings.from_environment(
                 {"NOTIFY": allowed} | {name.upper(): str(value) for name, value in settings.items()}
@@ -671,8 +672,9 @@ def test_at_a_limit_a_request_is_accepted_without_asking(
     known = limited(front, simulator, limits)
     queue.add([Add(Task("example", "first"), 1, "{}")], token="t", lease_seconds=30, limits=known)
     answer = front.ask()
-    assert (answer.status, answer.body["deduplicated"], answer.body["schedule"]) == (202, False, "waiting")
-    assert answer.retry_after_seconds == 1
+    assert (answer.status, answer.body["deduplicated"], answer.body["schedule"]) == (202, False, "limited")
+    assert answer.retry_after_seconds == pytest.approx(known.rate_seconds or 1, abs=60)
+    assert answer.body["next_attempt_at"] > answer.body["created_at"]
     assert simulator.calls() == []
     assert state()["a"] == ("waiting", answer.body["generation"])
 
@@ -684,7 +686,9 @@ def test_while_a_provider_is_paused_a_request_is_accepted_without_asking(
     first = front.ask()
     assert (first.status, first.retry_after_seconds) == (202, 60)
     second = front.ask("b")
-    assert (second.status, second.body["deduplicated"]) == (202, False)
+    assert (second.status, second.body["deduplicated"], second.body["schedule"]) == (202, False, "paused")
+    assert second.retry_after_seconds is not None
+    assert 55 < second.retry_after_seconds <= math.ceil(60 * PAUSE_JITTER)
     assert len(simulator.calls()) == 1
     assert {name: where for name, (where, _) in state().items()} == {"a": "waiting", "b": "waiting"}
 

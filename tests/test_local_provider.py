@@ -152,7 +152,7 @@ def test_check_says_what_a_file_will_do(write: Write, call: Told) -> None:
         ({"polling": {"maxWaitTime": 600}}, "It is given up 10 min after its first submit."),
         (
             {"limits": {"rate": {"requests": 20, "seconds": 3}}},
-            "All workers together begin at most 6.67 attempts per second, up to 20 at once after a quiet time.",
+            "All workers together begin at most 6.67 attempts per second, up to 1 at once after a quiet time.",
         ),
         (
             {"limits": {"rate": {"requests": 2, "seconds": 60, "burst": 1}}, "result": {"url": "/r", "next": "body.n"}},

@@ -1,7 +1,8 @@
 """Fairness between groups: one group's many tasks do not hold up another's one.
 
-The bound: of a group with nothing in process, the oldest due task is handed out within 1 + ceil(due / 500) claims,
-whatever else is due; where more such groups wait than a claim has slots, in as many more claims as they fill.
+The bound: a group with nothing in process has its turn within 1 + ceil(due / 500) claims, whatever else is due, where a
+claim has a place for each such group. Where it has fewer, down to one, whoever had a turn goes behind all that wait:
+with n groups before it, within (n + 1) * (1 + ceil(due / 500)) claims.
 """
 
 import math
@@ -138,6 +139,135 @@ def test_a_group_stays_with_its_task_until_that_ends_or_begins_anew(queue: Queue
     assert bench.parts()["groups"] == {}
     queue.add([Add(claimed[0].task, 3, "{}", group="B")], token="next")
     assert bench.parts()["groups"] == {"A00000": "B"}
+
+
+# --- when places come free one at a time
+
+
+def done(queue: Queue, claimed: Claim) -> None:
+    queue.complete([one.hold for one in claimed.tasks])
+
+
+def snoozed(queue: Queue, claimed: Claim) -> None:
+    queue.release([Release(one.hold, 60, has_job=False) for one in claimed.tasks])
+
+
+def again_at_once(queue: Queue, claimed: Claim) -> None:
+    queue.release([Release(one.hold, has_job=False) for one in claimed.tasks])
+
+
+def turns_until(queue: Queue, group: str, settle: Any, limit: int = 1, limits: Limits = UNLIMITED) -> int:
+    """How many claims it takes until a task of the group is handed out, each settled before the next."""
+    for number in range(1, 400):
+        claimed = claim(queue, limit, limits)
+        if group in groups(claimed):
+            return number
+        assert claimed.tasks
+        settle(queue, claimed)
+    raise AssertionError(f"no task of {group} in 400 claims")
+
+
+@pytest.mark.parametrize("settle", [done, snoozed, again_at_once])
+@pytest.mark.parametrize(("limit", "limits"), [(1, UNLIMITED), (10, Limits(parallel=1)), (10, Limits(open_jobs=1))])
+def test_a_backlog_does_not_hold_up_anothers_one_task_although_nothing_stays_in_process(
+    queue: Queue, limit: int, limits: Limits, settle: Any
+) -> None:
+    put(queue, "A", 1000)
+    put(queue, "B", 1)
+    assert turns_until(queue, "B", settle, limit, limits) <= 2 * (1 + math.ceil(1001 / 500))
+
+
+def test_it_is_the_same_when_the_rate_lets_one_begin_at_a_time(queue: Queue, rewind: Any) -> None:
+    put(queue, "A", 30)
+    put(queue, "B", 1)
+
+    def later(queue: Queue, claimed: Claim) -> None:
+        done(queue, claimed)
+        rewind(100)
+
+    assert turns_until(queue, "B", later, 10, Limits(rate_seconds=100, burst=1)) <= 2
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_many_groups_wait_for_one_turn_of_each_that_came_before(queue: Queue, rewind: Any, limit: int) -> None:
+    for number in range(26):
+        put(queue, chr(ord("a") + number), 10)
+    rewind(1)
+    put(queue, "B", 1)
+    assert turns_until(queue, "B", done, limit) == math.ceil(27 / limit)
+
+
+def test_groups_of_one_task_each_go_by_age(queue: Queue, rewind: Any) -> None:
+    queue.add([Add(Task(PROVIDER, f"g{number:03}"), 1, "{}", group=f"g{number}") for number in range(200)], token="t")
+    rewind(1)
+    put(queue, "z", 1)
+    assert turns_until(queue, "z", done) == 201
+
+
+@pytest.mark.parametrize("comers", ["new ones", "one that comes back"])
+def test_whoever_comes_later_does_not_overtake_a_group_that_had_its_turn(
+    queue: Queue, rewind: Any, comers: str
+) -> None:
+    put(queue, "A", 20)
+    taken = ""
+    for number in range(12):
+        claimed = claim(queue, 1)
+        taken += "".join(groups(claimed))
+        done(queue, claimed)
+        rewind(0.05)
+        group = f"new {number}" if comers == "new ones" else "back"
+        queue.add([Add(Task(PROVIDER, f"z{number:02}"), 1, "{}", group=group)], token="adder")
+        rewind(0.05)
+    assert taken == ("AAzAzzAzzzAz" if comers == "new ones" else "AAzAzAzAzAzA")
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_while_a_group_waits_no_other_has_two_turns(queue: Queue, rewind: Any, number: int) -> None:
+    random, made = Random(number), 0
+    passed: dict[str, Counter[str]] = {}  # group that waits -> turns of others since
+    waiting = Counter[str]()
+    for _ in range(60):
+        for _ in range(random.choice((0, 0, 1, 3))):
+            group, made = random.choice("ABCD"), made + 1
+            queue.add([Add(Task(PROVIDER, f"{group}{made:05}"), 1, "{}", group=group)], token="adder")
+            rewind(0.01)
+            waiting[group] += 1
+            passed.setdefault(group, Counter())
+        claimed = claim(queue, 1)
+        for group in groups(claimed):
+            waiting[group] -= 1
+            del passed[group]
+            for others in passed.values():
+                others[group] += 1
+            if waiting[group]:
+                passed[group] = Counter()
+        assert all(turns <= 1 for others in passed.values() for turns in others.values())
+        done(queue, claimed)
+        rewind(0.01)
+
+
+def test_nothing_is_kept_of_turns_once_the_last_task_with_a_group_has_left(queue: Queue, bench: Bench) -> None:
+    put(queue, "A", 2)
+    put(queue, "B", 1)
+    queue.add([Add(Task(PROVIDER, "without"), 1, "{}")], token="adder")
+    first, second, third, _ = [one.hold for one in claim(queue).tasks]
+    assert bench.parts()["served"].keys() == {"A", "B", ""}
+    queue.complete([first])
+    queue.bury([second])
+    assert bench.parts()["served"]
+    queue.add([Add(third.task, 2, "{}")], token="next")
+    assert bench.parts()["served"] == {}
+
+
+@pytest.mark.parametrize("redis_kind", ["memory", "fakeredis"], indirect=True)
+def test_turns_are_remembered_of_a_bounded_number_of_groups(queue: Queue, bench: Bench) -> None:
+    put(queue, "A", 2)
+    for number in range(10_050):
+        bench.keys.write(key_of(PROVIDER, "served"), f"group {number}", float(1 + number))
+    claim(queue, 1)
+    left = bench.parts()["served"]
+    assert len(left) == 10_000
+    assert {"A", "group 10049"} < left.keys()
 
 
 # --- with limits

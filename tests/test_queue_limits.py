@@ -321,6 +321,7 @@ def test_requests_own_attempts_open_jobs_and_beyond_the_limit_their_tasks_wait(q
     assert put(queue, "abc", limits=TWO_JOBS, lease_seconds=LEASE_SECONDS) == ["created", "created", "waiting"]
     assert claim(queue, TWO_JOBS).tasks == ()
     queue.complete([Hold(task("a"), 1, "adder")])
+    queue.forget([(task("c"), 1)])
     assert put(queue, "d", limits=TWO_JOBS, lease_seconds=LEASE_SECONDS) == ["created"]
 
 
@@ -418,6 +419,62 @@ def test_a_suspect_with_a_job_is_asked_after_although_all_jobs_are_open(queue: Q
     seed("waits", due_seconds=-100)
     assert claim(queue, TWO_JOBS).suspects is True
     assert sorted(name for _ in range(3) for name in names(claim(queue, TWO_JOBS, suspect=True))) == ["a", "b"]
+
+
+# --- requests' own attempts go behind who waits
+
+
+def asked_at_once(queue: Queue, name: str, limits: Limits) -> bool:
+    return put(queue, [name], limits=limits, lease_seconds=LEASE_SECONDS, token=name) == ["created"]
+
+
+def test_a_requests_own_attempt_takes_no_token_that_somebody_waits_for(queue: Queue, rewind: Rewind) -> None:
+    limits = Limits(rate_seconds=1000, burst=4)
+    put(queue, "abc")
+    assert [asked_at_once(queue, name, limits) for name in "xy"] == [True, False]
+    assert names(claim(queue, limits)) == ["a", "b", "c"]
+    rewind(1000)
+    assert not asked_at_once(queue, "z", limits)
+    assert names(claim(queue, limits)) == ["y"]
+
+
+def test_a_requests_own_attempt_takes_no_place_that_somebody_waits_for(queue: Queue) -> None:
+    limits = Limits(parallel=2)
+    put(queue, "abc")
+    first, second = holds(claim(queue, limits))
+    queue.complete([first])
+    assert not asked_at_once(queue, "x", limits)
+    assert names(claim(queue, limits)) == ["c"]
+    queue.complete([second])
+    assert not asked_at_once(queue, "y", limits)
+    assert names(claim(queue, limits)) == ["x"]
+
+
+def test_a_requests_own_attempt_opens_no_job_that_somebody_waits_for(queue: Queue) -> None:
+    put(queue, "a", has_job=True, limits=TWO_JOBS)
+    put(queue, "b")
+    assert not asked_at_once(queue, "x", TWO_JOBS)
+    assert names(claim(queue, TWO_JOBS)) == ["a", "b"]
+
+
+def test_who_waits_only_to_be_asked_after_leaves_the_jobs_to_others(queue: Queue, seed: Any) -> None:
+    put(queue, "abc", has_job=True, limits=Limits(open_jobs=5))
+    assert asked_at_once(queue, "x", Limits(open_jobs=5))
+    assert not asked_at_once(queue, "y", Limits(open_jobs=5, parallel=4))
+
+
+def test_who_waits_for_later_or_is_a_suspect_is_not_waited_for(queue: Queue, seed: Any) -> None:
+    put(queue, "ab", delay=5000)
+    seed("suspect", crashes=1)
+    assert asked_at_once(queue, "x", Limits(parallel=1))
+
+
+@pytest.mark.parametrize("limits", [Limits(parallel=900), Limits(open_jobs=900), Limits(rate_seconds=1000, burst=900)])
+def test_behind_too_many_to_count_everybody_waits(queue: Queue, limits: Limits) -> None:
+    put(queue, [f"{number:03}" for number in range(199)])
+    assert asked_at_once(queue, "x", limits)
+    put(queue, "z")
+    assert not asked_at_once(queue, "y", limits)
 
 
 # --- a pause that the provider asks for
@@ -536,14 +593,33 @@ def test_a_good_answer_to_the_probe_lets_everybody_in(queue: Queue, rewind: Rewi
     put(queue, "abcdef")
     rewind(600)
     (probe,) = holds(claim(queue))
-    {
-        "complete": lambda: queue.complete([probe], WELL),
-        "release": lambda: queue.release([Release(probe, 5000)], WELL),
-        "bury": lambda: queue.bury([probe], WELL),
-        "forget": lambda: queue.forget([(probe.task, 1)], WELL),
-    }[verb]()
+    settle_as(queue, verb, probe)
     assert bench.parts()["gate"] == {}
     assert len(claim(queue).tasks) == 5
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "bury", "forget"])
+def test_an_answer_to_an_attempt_from_before_the_pause_does_not_end_it(queue: Queue, rewind: Rewind, verb: str) -> None:
+    put(queue, "abcdef")
+    before, late, again, *_ = holds(claim(queue, limit=3))
+    queue.release([Release(before)], Health(pause_seconds=600))
+    rewind(600)
+    settle_as(queue, verb, late)
+    (probe,) = holds(claim(queue))
+    settle_as(queue, verb, again)
+    assert claim(queue).tasks == ()
+    settle_as(queue, verb, probe)
+    assert len(claim(queue).tasks) >= 3
+
+
+def settle_as(queue: Queue, verb: str, hold: Hold) -> None:
+    """Settle it with a good answer."""
+    {
+        "complete": lambda: queue.complete([hold], WELL),
+        "release": lambda: queue.release([Release(hold, 5000)], WELL),
+        "bury": lambda: queue.bury([hold], WELL),
+        "forget": lambda: queue.forget([(hold.task, 1)], WELL),
+    }[verb]()
 
 
 def test_if_the_probes_worker_dies_another_probe_is_made_after_its_lease(queue: Queue, rewind: Rewind) -> None:
@@ -660,6 +736,54 @@ def test_the_provider_asks_for_longer_than_its_troubles_would(queue: Queue) -> N
     put(queue, "ab")
     settle_one(queue, Health(pause_seconds=900, troubles=3, patience=3, trouble_seconds=100, longest_seconds=700))
     assert claim(queue).wait_seconds == about(900)
+
+
+# --- what a look tells of it
+
+
+def seen(queue: Queue, name: str, limits: Limits = UNLIMITED) -> tuple[float | None, str]:
+    [place] = queue.look([task(name)], limits=limits)
+    return place.wait_seconds, place.held_up
+
+
+def test_a_look_tells_when_a_pause_lets_a_task_through(queue: Queue, rewind: Rewind) -> None:
+    paused(queue, Health(pause_seconds=600))
+    put(queue, "a")
+    put(queue, "b", delay=400)
+    put(queue, "c", delay=5000)
+    assert seen(queue, "a") == (about(600), "paused")
+    assert seen(queue, "b") == (about(600), "paused")
+    assert seen(queue, "c") == (about(5000), "")
+    rewind(600)
+    assert seen(queue, "a") == (0, "")
+    claim(queue, limit=1)
+    assert seen(queue, "b") == (LOOK_AGAIN_SECONDS, "paused")
+
+
+@pytest.mark.parametrize(
+    ("limits", "seconds"),
+    [
+        (Limits(parallel=1), LOOK_AGAIN_SECONDS),
+        (Limits(open_jobs=1), LOOK_AGAIN_SECONDS),
+        (Limits(rate_seconds=1000, burst=1), about(1000)),
+    ],
+)
+def test_a_look_tells_when_a_limit_may_let_a_task_through(queue: Queue, limits: Limits, seconds: Any) -> None:
+    put(queue, "ab")
+    put(queue, "c", delay=500)
+    assert seen(queue, "b", limits) == (0, "")
+    claim(queue, limits, limit=1)
+    assert seen(queue, "b", limits) == (seconds, "limited")
+    assert seen(queue, "b") == (0, "")
+    assert seen(queue, "c", limits) == (about(500), "")
+    assert seen(queue, "a", limits) == (None, "")
+
+
+def test_while_nobody_asks_after_a_job_a_look_tells_when_somebody_will(queue: Queue) -> None:
+    put(queue, "a", has_job=True, delay=500, limits=Limits(open_jobs=1))
+    put(queue, "b")
+    assert seen(queue, "b", Limits(open_jobs=1)) == (about(500), "limited")
+    assert seen(queue, "a", Limits(open_jobs=1)) == (about(500), "")
 
 
 # --- junk

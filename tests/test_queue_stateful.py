@@ -346,6 +346,11 @@ class Pair(RuleBasedStateMachine):
     def hasten(self, name: str, generation: int, delay: float) -> None:
         self.both(lambda queue: queue.hasten([(Task(PROVIDER, name), generation)], delay))
 
+    @rule(limits=LIMITS)
+    def look(self, limits: Limits) -> None:
+        tasks = [Task(PROVIDER, f"task {number}") for number in range(9)]
+        self.both(lambda queue: queue.look(tasks, records=True, limits=limits))
+
     @rule(seconds=st.sampled_from([200.0, 500.0, 1000.0, LEASE_SECONDS + 1, DELAY_SECONDS + 1]))
     def time_passes(self, seconds: float) -> None:
         self.bench.rewind(seconds)

@@ -162,6 +162,19 @@ def test_limits_that_a_provider_does_not_have_cost_a_claim_two_looks_and_no_writ
     assert [command[0].upper() for command in by_scripts(seen) if others & set(command[1:2])] == ["EXISTS", "HMGET"]
 
 
+def test_without_limits_an_add_does_not_look_who_waits(queue: Queue, bench: Bench, redis_client: "Redis") -> None:
+    bench.seed("waits")
+
+    def looks(limits: Limits) -> bool:
+        with watched(redis_client) as seen:
+            queue.add([Add(Task(PROVIDER, "a"), 1, "{}")], token="t", lease_seconds=30, limits=limits)
+        queue.forget([(Task(PROVIDER, "a"), 1)])
+        return any(command[0].upper() == "ZRANGEBYSCORE" for command in by_scripts(seen))
+
+    assert looks(Limits(parallel=2))
+    assert not looks(UNLIMITED)
+
+
 # --- a full server
 
 

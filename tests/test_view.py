@@ -53,7 +53,7 @@ def redis_kind() -> str:
 
 @pytest.fixture
 def viewer(store: Store, queue: Queue, clock: Clock) -> Viewer:
-    return Viewer(store, queue, clock, tick_seconds=5)
+    return Viewer(store, queue, clock, {}, tick_seconds=5)
 
 
 @pytest.fixture

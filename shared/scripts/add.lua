@@ -2,7 +2,9 @@
 --
 -- Promise   nothing there -> created; a lower generation there, in whatever state -> replaced, which fences its
 --           worker; the same -> exists, or created again if the token is the caller's own; a higher -> stale.
---           Leased to the caller as far as the gate allows attempts to begin; beyond that it waits, due after its delay.
+--           Leased to the caller as far as the gate allows attempts to begin, beyond that it waits, due after its delay;
+--           where the provider has limits, only what those that are due already (without a crash) leave of them: nobody
+--           who waits at a limit is overtaken. With 200 due nothing is left.
 -- ARGV      1 token  2 lease in ms (0: waiting, else processed by the caller at once)
 --           3 parallel  4 open jobs  5 ms per attempt  6 burst (0: no limit)
 --           then for each task: name, generation, delay in ms, record, group ('': none), '1': its job is open
@@ -18,11 +20,26 @@ local function is_held(name)
   return redis.call('ZSCORE', dead, name)
 end
 
+-- how many wait their turn, and how many of those have no job yet; of too many to count, more than there is to have
+local function ahead()
+  local MOST, MORE = 200, 2 ^ 31
+  local due = redis.call('ZRANGEBYSCORE', queue, 1, now, 'LIMIT', 0, MOST)
+  if #due == MOST then return MORE, MORE end
+  local attempts, fresh, has_job = 0, 0, call('SMISMEMBER', jobs, due)
+  for i, text in ipairs(call('HMGET', state, due)) do
+    local _, _, crashes = parse(text)
+    if crashes == 0 then attempts, fresh = attempts + 1, fresh + 1 - has_job[i] end
+  end
+  return attempts, fresh
+end
+
 local allowed, pass = 0, {}
 if lease_ms > 0 then
-  local _
-  allowed, _, pass = allowance(limits, redis.call('ZCOUNT', leases, '(' .. now, '+inf'), #names)
-  if limits.open_jobs > 0 then allowed = math.min(allowed, limits.open_jobs - redis.call('SCARD', jobs)) end
+  local _, attempts, fresh = nil, 0, 0
+  if limits.parallel + limits.open_jobs + limits.attempt_ms > 0 then attempts, fresh = ahead() end
+  allowed, _, pass = allowance(limits, redis.call('ZCOUNT', leases, '(' .. now, '+inf'), #names + attempts)
+  allowed = allowed - attempts
+  if limits.open_jobs > 0 then allowed = math.min(allowed, limits.open_jobs - redis.call('SCARD', jobs) - fresh) end
 end
 
 local held, replies, created, begun = {}, {}, {}, {}
@@ -85,6 +102,6 @@ call('HSET', tasks, records)
 call('SADD', jobs, opened)
 call('SREM', jobs, jobless)
 call('HSET', groups, group_of)
-call('HDEL', groups, ungrouped)
+if #ungrouped > 0 then ungroup(ungrouped) end
 admit(pass, begun)
 return replies

@@ -3,9 +3,12 @@
 -- Promise   First, tasks whose lease has expired go back, due since its end, one crash the richer: "suspects".
 --           Then due tasks without a crash are marked 0, leased and handed out, oldest first, as many as `limit` and
 --           the gate allow; or, asked for a suspect, exactly one task with crashes, the oldest. While all `open jobs`
---           are open, only tasks that have one are. Where tasks have groups, the oldest of the group with the least
---           in process goes first; each call sees the 500 oldest that are due, and 500 more of the rest in turn: a due
---           task whose group has nothing in process has its turn within 1 + ceil(due / 500) calls.
+--           are open, only tasks that have one are. Where tasks have groups, the group with the least in process
+--           goes first; of several such, the one that has waited longest: since its oldest task fell due, or since its
+--           last turn if that is later. So whoever had a turn goes behind all that wait, and whoever comes later too.
+--           Each call sees the 500 oldest that are due, and 500 more of the rest in turn: a group with nothing in
+--           process and n groups before it has its turn within (n + 1) * (1 + ceil(due / 500)) calls that hand out
+--           something; turns are remembered of the 10,000 groups that had theirs last.
 -- ARGV      1 token  2 lease in ms  3 limit, at most 200  4 '1': a suspect
 --           5 parallel  6 open jobs  7 ms per attempt  8 burst (0: no limit)
 -- Returns   ms until the next ordinary task may begin (0: perhaps more now, -1: none), whether suspects wait (1/0),
@@ -13,7 +16,7 @@
 local token, lease_ms, want_suspect = ARGV[1], tonumber(ARGV[2]), ARGV[4] == '1'
 local limit = want_suspect and 1 or tonumber(ARGV[3])
 local limits = limits_at(5)
-local MOST, WINDOW, REACH = 200, 500, 10000 -- a call looks at no more than REACH due tasks
+local MOST, WINDOW, REACH, GROUPS = 200, 500, 10000, 10000 -- a call looks at no more than REACH due tasks
 local grouped = redis.call('EXISTS', groups) == 1
 
 -- read: which leases have expired
@@ -103,18 +106,23 @@ if allowed > 0 then
   if grouped or not enough() then consider_all(names_with_job, due_with_job) end
 end
 
--- choose: the oldest; of ordinary tasks with groups, the oldest of the group with the least in process
+-- choose: the oldest; of ordinary tasks with groups, that of the group with the least in process, waiting longest
+local function groups_of(names)
+  local whose = call('HMGET', groups, names)
+  for i = 1, #names do whose[i] = whose[i] or '' end
+  return whose
+end
 local function older(a, b) return a.due < b.due or (a.due == b.due and a.name < b.name) end
 if grouped or want_suspect then table.sort(found, older) end
 if grouped and not want_suspect and #found > allowed then
   local turns = {}
   local function next_turns(names)
-    local at = {}
-    for i, group in ipairs(call('HMGET', groups, names)) do
-      turns[group or ''] = (turns[group or ''] or 0) + 1
-      at[i] = turns[group or '']
+    local whose, at = groups_of(names), {}
+    for i, group in ipairs(whose) do
+      turns[group] = (turns[group] or 0) + 1
+      at[i] = turns[group]
     end
-    return at
+    return at, whose
   end
   for i = 0, live - 1, WINDOW do
     next_turns(redis.call('ZRANGEBYSCORE', leases, '(' .. now, '+inf', 'LIMIT', i, WINDOW))
@@ -122,9 +130,19 @@ if grouped and not want_suspect and #found > allowed then
   for first = 1, #found, WINDOW do
     local names = {}
     for i = first, math.min(#found, first + WINDOW - 1) do names[#names + 1] = found[i].name end
-    for i, turn in ipairs(next_turns(names)) do found[first + i - 1].turn = turn end
+    local at, whose = next_turns(names)
+    for i, served_at in ipairs(call('ZMSCORE', served, whose)) do
+      local task = found[first + i - 1]
+      task.turn, task.served_at = at[i], tonumber(served_at or 0)
+      task.since = math.max(task.due, task.served_at)
+    end
   end
-  table.sort(found, function(a, b) return a.turn < b.turn or (a.turn == b.turn and older(a, b)) end)
+  table.sort(found, function(a, b)
+    if a.turn ~= b.turn then return a.turn < b.turn end
+    if a.since ~= b.since then return a.since < b.since end
+    if a.served_at ~= b.served_at then return a.served_at < b.served_at end
+    return older(a, b)
+  end)
 end
 local taken, held_back = {}, places == 0
 for _, task in ipairs(found) do
@@ -158,6 +176,13 @@ for i, task in ipairs(taken) do
   states[2 * i - 1], states[2 * i] = task.name, task.generation .. ':' .. token .. ':' .. task.crashes
 end
 local reply = { wait(), suspects and 1 or 0, #returned }
+local turns_had = {}
+if grouped then
+  local last = tonumber(redis.call('ZRANGE', served, -1, -1, 'WITHSCORES')[2] or 0)
+  for i, group in ipairs(groups_of(names)) do -- later than any before, though the clock has not moved
+    turns_had[2 * i - 1], turns_had[2 * i] = math.max(now, last + 1), group
+  end
+end
 for i, record in ipairs(call('HMGET', tasks, names)) do
   reply[#reply + 1] = taken[i].name
   reply[#reply + 1] = taken[i].generation
@@ -177,6 +202,8 @@ call('ZADD', leases, lease_ends)
 call('HSET', state, states)
 if limits.open_jobs > 0 then call('SADD', jobs, names) end
 admit(pass, names)
+call('ZADD', served, turns_had)
+if grouped then redis.call('ZREMRANGEBYRANK', served, 0, -GROUPS - 1) end
 if cursor then
   redis.call('HDEL', gate, 'cursor')
   redis.call('HSET', gate, 'cursor', cursor)

@@ -5,7 +5,7 @@
 -- ARGV      what was heard (see prelude), then for each task: name, token, generation
 -- Returns   for each task: 1 done, 0 lost
 local replies, held = held_rows(HEARD + 1, 3)
-local gone, set = heard()
+local gone, set = heard(held)
 
 drop(held)
 note(gone, set)

@@ -8,7 +8,7 @@ local names, older = column(HEARD + 1, 2), {}
 for i, text in ipairs(call('HMGET', state, names)) do
   older[i] = tonumber((parse(text))) <= tonumber(ARGV[HEARD + 2 * i])
 end
-local gone, set = heard()
+local gone, set = heard(names)
 
 local replies = {}
 for i, name in ipairs(names) do

@@ -8,7 +8,7 @@
 --   pauses    how many pauses there were in a row
 --   full_at   when its rate will have saved up a whole burst, ms
 --   cursor    how far claim has looked into a long backlog
-local queue, leases, state, tasks, dead, gate, jobs, groups = unpack(KEYS)
+local queue, leases, state, tasks, dead, gate, jobs, groups, served = unpack(KEYS)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -53,11 +53,18 @@ local function held_rows(first, width)
   return replies, held
 end
 
+-- These tasks have no group any more; with the last of them goes what is known of groups' turns.
+local function ungroup(names)
+  local gone = call('HDEL', groups, names)
+  if redis.call('EXISTS', groups) == 0 then redis.call('DEL', served) end
+  return gone
+end
+
 -- Leave nothing of these tasks; how many traces there were.
 local function drop(names)
   if #names == 0 then return 0 end
   return call('ZREM', leases, names) + call('ZREM', queue, names) + call('ZREM', dead, names)
-    + call('HDEL', state, names) + call('HDEL', tasks, names) + call('SREM', jobs, names) + call('HDEL', groups, names)
+    + call('HDEL', state, names) + call('HDEL', tasks, names) + call('SREM', jobs, names) + ungroup(names)
 end
 
 -- Four of ARGV: how many attempts at once, jobs open at once, ms per attempt, how many of those may be saved up; 0: any.
@@ -105,13 +112,14 @@ end
 
 -- What a settling call's answers say of the provider, as fields of the gate to delete and to set. The first of ARGV:
 --   1 pause in ms (0: none)  2 troubles (-1: it is well)  3 patience  4 pause in ms for troubles  5 the longest
--- A pause is only ever lengthened: a good answer ends it once it is over. `patience` troubles in a row, or one after a
--- pause, begin another, twice as long each time in a row.
+-- A pause is only ever lengthened: once it is over, a good answer to the probe ends it, if that is among the `names`
+-- that are settled; others may have begun before it. `patience` troubles in a row, or one after a pause, begin another,
+-- twice as long each time in a row.
 local HEARD = 5
-local function heard()
+local function heard(names)
   local pause_ms, troubles, patience = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
   if pause_ms == 0 and troubles == 0 then return {}, {} end
-  local stored = redis.call('HMGET', gate, 'until', 'troubles', 'pauses')
+  local stored = redis.call('HMGET', gate, 'until', 'troubles', 'pauses', 'probe')
   local paused_until, pauses = number(stored[1]), number(stored[3]) or 0
   local is_paused = paused_until and now < paused_until
   local gone, set = { 'troubles' }, {}
@@ -127,7 +135,9 @@ local function heard()
     set[#set + 1], set[#set + 2] = 'until', math.max(paused_until or 0, now + math.ceil(pause_ms))
     set[#set + 1], set[#set + 2] = 'pauses', pauses
   elseif troubles < 0 and not is_paused then
-    gone = { 'troubles', 'until', 'probe', 'pauses' }
+    for _, name in ipairs(names) do
+      if name == stored[4] then gone = { 'troubles', 'until', 'probe', 'pauses' } end
+    end
   end
   return gone, set
 end

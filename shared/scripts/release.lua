@@ -9,7 +9,7 @@
 local WIDTH = 6
 local ENDS = { buried = true, forgotten = true }
 local replies, held = held_rows(HEARD + 1, WIDTH)
-local gone, set = heard()
+local gone, set = heard(held)
 local scores, states, records, jobless, kept, ended, listed = {}, {}, {}, {}, {}, {}, {}
 local marks, number_held = call('HMGET', tasks, held), 0
 for i, is_held in ipairs(replies) do
