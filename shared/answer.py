@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from shared.codec import Json, dumps
-from shared.errors import DataUnavailable, Problem, StoreUnavailable, Unavailable
+from shared.errors import DataUnavailable, Problem, SecretUnavailable, StoreUnavailable, Unavailable
 from shared.preference import header
 from shared.task import Task
 
@@ -71,7 +71,7 @@ def carried(text: str) -> int:
 def problem(error: Exception) -> Answer:
     """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
 
-    An outage of the store is 503; what is no problem of the request's is 500, and nothing of it is told.
+    An outage of the store or of secrets is 503; what is no problem of the request's is 500, and nothing of it is told.
     """
     if isinstance(error, DataUnavailable):
         error = Unavailable(
@@ -79,6 +79,8 @@ def problem(error: Exception) -> Answer:
         )
     if isinstance(error, StoreUnavailable):
         error = Unavailable("the store does not answer; nothing was accepted, try again")
+    if isinstance(error, SecretUnavailable):
+        error = Unavailable("a secret cannot be read now; nothing was accepted, try again")
     if not isinstance(error, Problem):
         error = Problem("something broke while this was served; the task's status tells what became of it")
     body = {"type": "about:blank", "title": error.title, "status": error.status, "detail": error.detail}

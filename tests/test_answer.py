@@ -7,7 +7,15 @@ import pytest
 
 from shared.answer import MAX_ANSWER_BYTES, Answer, carried, problem
 from shared.codec import dumps
-from shared.errors import BadRequest, Conflict, NotFound, SettingsError, StoreUnavailable, Unavailable
+from shared.errors import (
+    BadRequest,
+    Conflict,
+    NotFound,
+    SecretUnavailable,
+    SettingsError,
+    StoreUnavailable,
+    Unavailable,
+)
 from shared.task import Task
 
 TASK = Task("example", "a b/ü&?")
@@ -129,7 +137,9 @@ def test_a_problem_that_no_field_is_at_fault_for_names_none(error: Any) -> None:
     assert problem(error).status == error.status
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable("DynamoDB: ThrottlingException"), Unavailable("later")])
+@pytest.mark.parametrize(
+    "error", [StoreUnavailable("DynamoDB: ThrottlingException"), SecretUnavailable("ssm:/redis"), Unavailable("later")]
+)
 def test_what_may_work_later_is_503_and_says_when(error: Any) -> None:
     answer = problem(error)
     assert (answer.status, answer.headers({})["Retry-After"]) == (503, "5")
