@@ -171,7 +171,7 @@ def test_what_a_flushed_redis_lost_comes_back_with_reconcile(stack: Stack, bench
         assert post(stack.url, "example", name).status_code == 202
     with redis.Redis.from_url(stack.redis.url) as client:
         client.flushall()
-    assert stack.tick() == {"coin": {"claimed": 0, "expired": 0}, "example": {"claimed": 0, "expired": 0}}
+    assert stack.tick() == {name: {"claimed": 0, "expired": 0} for name in ("coin", "example", "hook")}
     age(stack, *(f"example/{name}" for name in names))
     before = bench.keys.now()
     tally = stack.reconcile()
