@@ -11,8 +11,8 @@ from shared.record import Record
 from shared.task import Task
 from tests.soak.journal import Event
 
-Kind: TypeAlias = Literal["lost", "doubled", "leaked", "exceeded"]
-KINDS: tuple[Kind, ...] = ("lost", "doubled", "leaked", "exceeded")
+Kind: TypeAlias = Literal["lost", "doubled", "believed", "leaked", "exceeded"]
+KINDS: tuple[Kind, ...] = ("lost", "doubled", "believed", "leaked", "exceeded")
 
 MOST_RESUBMITS = 5
 FROZEN_SECONDS = 7.0
@@ -79,6 +79,11 @@ class History:
                 if event["new"]["status"] != "pending":
                     found.setdefault((task, event["new"]["generation"]), event)
         return found
+
+    def following(self, task: str, generation: int) -> Event | None:
+        """The write that began the generation after this one; None if there is none."""
+        later = (event for event in self.writes.get(task, []) if event["new"]["generation"] > generation)
+        return next(later, None)
 
     @cached_property
     def submits(self) -> dict[str, Submit]:
