@@ -646,6 +646,33 @@ def test_a_fault_is_told_with_all_that_happened_to_its_task(tale: Tale) -> None:
     assert [line.split()[1] for line in lines] == ["write:", "answered:", "job:", "asked:", "kill:"]
 
 
+class Counted(dict[str, Any]):
+    """An event that counts how often anyone looks at it."""
+
+    looks = 0
+
+    def __getitem__(self, name: str) -> Any:
+        Counted.looks += 1
+        return super().__getitem__(name)
+
+
+def test_twice_as_long_a_history_is_no_more_than_twice_the_work() -> None:
+    looks = []
+    for count in (200, 400):
+        tale = Tale()
+        for number in range(count):
+            task = f"limited/{number}"
+            tale.begin(task)
+            tale.submit(task, job=f"j{number}", worker=number, trouble="cut")
+            tale.submit(task, job=f"j{number}", worker=number)
+            tale.end(task, job=f"j{number}")
+        tale.events = [Counted(event) for event in tale.events]
+        Counted.looks = 0
+        assert tale.faults() == []
+        looks.append(Counted.looks)
+    assert 0 < looks[1] < 2.2 * looks[0]
+
+
 def test_journals_are_read_together_by_time(tmp_path: Any) -> None:
     first, second = Journal(tmp_path / "a.jsonl"), Journal(tmp_path / "b.jsonl")
     first.write("one", name="ü")

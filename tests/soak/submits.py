@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.soak.history import FROZEN_SECONDS, Fault, History, Submit, task_of
+from tests.soak.history import Fault, History, Submit, task_of
 from tests.soak.journal import Event
 from tests.soak.plan import ATTEMPT_SECONDS, LEASE_SECONDS
 
@@ -55,8 +55,8 @@ def _unfounded_resubmit(history: History, submit: Submit, event: Event) -> str |
     begin = history.begins[submit.task, submit.generation]
     lost = {
         asked["job"]
-        for asked in history.of("asked")
-        if asked["said"] == "lost" and task_of(asked) == submit.task and begin["at"] < asked["at"] < event["begun"]
+        for asked in history.about_task(submit.task)
+        if asked["what"] == "asked" and asked["said"] == "lost" and begin["at"] < asked["at"] < event["begun"]
     }
     if len(lost) < submit.resubmits:
         return f"resubmit {submit.resubmits} of generation {submit.generation}, although {len(lost)} jobs were lost"
@@ -73,8 +73,8 @@ def _was_stored(history: History, submit: Submit, second: Event) -> bool:
     looked_at = max(
         (
             event["at"]
-            for event in history.of("read")
-            if event["task"] == submit.task
+            for event in history.about_task(submit.task)
+            if event["what"] == "read"
             and event["worker"] == second["worker"]
             and second["begun"] - LOOK_SECONDS < event["at"] < second["begun"]
         ),
@@ -93,14 +93,15 @@ def _excuses(history: History, first: Event, second: Event) -> list[str]:
     found = []
     if first["trouble"] or not first["whole"] or first["at"] - first["begun"] > PROMPT_SECONDS:
         found.append("its reply was lost or late")
-    for event in history.of("kill", "ended", "fault", "freeze"):
-        mine = event.get("worker") == first["worker"] and first["begun"] <= event["at"] <= second["begun"]
-        if mine and event["what"] in ("kill", "ended"):
+    for event in history.by_worker(first["worker"]):
+        if not first["begun"] <= event["at"] <= second["begun"]:
+            continue
+        if event["what"] in ("kill", "ended"):
             found.append("its process ended")
-        if mine and event["what"] == "fault" and event["task"] == task_of(first):
+        if event["what"] == "fault" and event["task"] == task_of(first):
             found.append("its write failed")
-        if event["what"] == "freeze" and event["seconds"] > FROZEN_SECONDS:
-            held_up = event["worker"] in (first["worker"], second["worker"])
-            if held_up and event["at"] < second["begun"] and event["at"] + event["seconds"] > first["begun"]:
-                found.append("a process stood still beyond its lease")
+    for event in history.long_freezes:
+        held_up = event["worker"] in (first["worker"], second["worker"])
+        if held_up and event["at"] < second["begun"] and event["at"] + event["seconds"] > first["begun"]:
+            found.append("a process stood still beyond its lease")
     return found
