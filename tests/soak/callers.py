@@ -15,8 +15,9 @@ from tests.soak.world import PROCESSES, World
 
 BETWEEN_SECONDS = {"request": 0.35, "tick": 0.3, "reconcile": 3.0}
 """How long a caller waits between two calls, on average."""
-NAMES = 40
-"""So many names of each provider are asked for again and again, beside new ones."""
+NAMES = {"hooks": 6}
+MOST_NAMES = 40
+"""So many names of each provider are asked for again and again, beside new ones; few where callbacks are to be late."""
 
 Call = Callable[[World, Random], None]
 
@@ -105,7 +106,8 @@ def _chosen(world: World, random: Random, verb: str) -> str:
     if known:
         return random.choice(known)
     provider = random.choice(PROVIDERS)
-    number = f"{random.randrange(NAMES)}" if random.random() < 0.5 else f"new-{random.randrange(10**9)}"
+    is_known = random.random() < 0.5
+    number = random.randrange(NAMES.get(provider, MOST_NAMES)) if is_known else f"new-{random.randrange(10**9)}"
     return f"{provider}/{number}"
 
 

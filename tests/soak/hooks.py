@@ -17,7 +17,7 @@ from typing import Any
 from tests.soak.journal import Journal
 from tests.soak.plan import HOOK_KEY
 
-SHARES = {"end": 0.85, "news": 0.3, "forgery": 0.4, "at once again": 0.3, "again": 0.3, "earlier": 0.5}
+SHARES = {"end": 0.85, "news": 0.3, "forgery": 0.4, "at once again": 0.3, "again": 0.3, "earlier": 0.8}
 """Of the jobs, those of which this is sent; the end of the others is lost on its way."""
 AGAIN_SECONDS = (1.0, 15.0)
 REPEAT_SECONDS = (0.3, 1.5)
