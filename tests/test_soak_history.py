@@ -305,6 +305,7 @@ def test_a_second_submit_for_no_reason_is_doubled(tale: Tale) -> None:
 
 EXCUSES: dict[str, Callable[[Tale], object]] = {
     "killed": lambda tale: tale.tell("kill", at=2001, function="process", worker=1),
+    "killed when it had just sent it": lambda tale: tale.tell("kill", at=1999.98, function="process", worker=1),
     "out of time": lambda tale: tale.tell("ended", at=2001, function="enqueue", worker=1),
     "write failed": lambda tale: tale.tell(
         "fault", at=2001, place="dynamodb", kind="error", operation="UpdateItem", task=TASK, worker=1
@@ -332,6 +333,9 @@ NO_EXCUSES: dict[str, Callable[[Tale], object]] = {
     "killed after": lambda tale: tale.tell("kill", at=2021, function="process", worker=1),
     "another's write failed": lambda tale: tale.tell(
         "fault", at=2001, place="dynamodb", kind="error", operation="UpdateItem", task="jobs/b", worker=1
+    ),
+    "write failed before": lambda tale: tale.tell(
+        "fault", at=1999.98, place="dynamodb", kind="error", operation="UpdateItem", task=TASK, worker=1
     ),
     "frozen for a moment": lambda tale: tale.tell("freeze", at=2001, worker=1, seconds=FROZEN_SECONDS - 1),
     "frozen too early": lambda tale: tale.tell("freeze", at=1980, worker=1, seconds=LONG_FROZEN_SECONDS),

@@ -14,7 +14,7 @@ from tests.soak.journal import Event
 from tests.soak.plan import ATTEMPT_SECONDS, LEASE_SECONDS
 
 PROMPT_SECONDS = 0.5
-"""An answer that took longer may have met nobody any more."""
+"""An answer that took longer may have met nobody any more; a request is on its way for less."""
 
 LOOK_SECONDS = LEASE_SECONDS + ATTEMPT_SECONDS
 """A look at the item longer ago was not for this submit."""
@@ -94,11 +94,12 @@ def _excuses(history: History, first: Event, second: Event) -> list[str]:
     if first["trouble"] or not first["whole"] or first["at"] - first["begun"] > PROMPT_SECONDS:
         found.append("its reply was lost or late")
     for event in history.by_worker(first["worker"]):
-        if not first["begun"] <= event["at"] <= second["begun"]:
-            continue
-        if event["what"] in ("kill", "ended"):
+        # who is killed may have sent it already: it was on its way to the provider, whose clock `begun` is
+        sent = first["begun"] - PROMPT_SECONDS
+        if event["what"] in ("kill", "ended") and sent <= event["at"] <= second["begun"]:
             found.append("its process ended")
-        if event["what"] == "fault" and event["task"] == task_of(first):
+        failed = event["what"] == "fault" and event["task"] == task_of(first)
+        if failed and first["begun"] <= event["at"] <= second["begun"]:
             found.append("its write failed")
     for event in history.long_freezes:
         held_up = event["worker"] in (first["worker"], second["worker"])
