@@ -19,6 +19,7 @@ from tests.soak.plan import (
     LEASE_SECONDS,
     OPEN_JOBS,
     PARALLEL,
+    PROVIDERS,
     RATE_SECONDS,
     TIMEOUTS,
     WINDOW_SECONDS,
@@ -42,22 +43,26 @@ class Tale:
         self.events.append({"at": self.now, "what": what} | facts)
         return self.events[-1]
 
-    def write(self, task: str = TASK, *, worker: int = 1, at: float | None = None, **changes: Any) -> None:
+    def write(
+        self, task: str = TASK, *, worker: int = 1, function: str = "process", at: float | None = None, **changes: Any
+    ) -> None:
         """What the table notes of a write that changes these attributes."""
         old = self.items.get(task)
         blank = {"status": "pending", "generation": 1, "resubmits": 0, "outputs": None, "data": None, "open": True}
         self.items[task] = (old or blank) | changes
-        self.tell("write", task=task, worker=worker, old=old, new=self.items[task], at=at)
+        self.tell("write", task=task, worker=worker, function=function, old=old, new=self.items[task], at=at)
 
     def begin(self, task: str = TASK, generation: int = 1, *, outputs: str | None = None) -> None:
         fresh: dict[str, Any] = {"status": "pending", "open": True, "resubmits": 0, "outputs": outputs}
         self.write(task, generation=generation, **fresh)
         self.tell("answered", task=task, code=202, generation=generation, status="pending", data=None)
 
-    def end(self, task: str = TASK, status: str = "completed", job: str = "j", **data: Any) -> None:
+    def end(
+        self, task: str = TASK, status: str = "completed", job: str = "j", *, function: str = "process", **data: Any
+    ) -> None:
         text = json.dumps({"job": job, "name": task.partition("/")[2], "whole": True} | data)
         data = {"data": text} if status == "completed" else {}
-        self.write(task, status=status, open=False, **data)
+        self.write(task, function=function, status=status, open=False, **data)
 
     def submit(
         self,
@@ -83,6 +88,25 @@ class Tale:
 
     def poll(self, task: str = TASK, *, job: str = "j", said: str = "running", worker: int = 1) -> None:
         self.submit(task, job=job, worker=worker, verb="poll", said=said)
+
+    def called(
+        self,
+        said: str = "done",
+        *,
+        generation: int = 1,
+        kind: str = "signed",
+        code: int = 200,
+        job: str = "j",
+        begun: float | None = None,
+        at: float | None = None,
+    ) -> None:
+        """A callback about TASK, half a second before it is answered."""
+        record = Record(generation=generation, created_at=0, input=None)
+        key = idempotency_key(Task.from_id(TASK), record)
+        self.now = self.now + 1 if at is None else at
+        about: dict[str, Any] = {"provider": "jobs", "name": "a", "key": key, "job": job}
+        begun = self.now - 0.5 if begun is None else begun
+        self.tell("called", at=self.now, begun=begun, kind=kind, said=said, code=code, **about)
 
     def rest(self, **changes: Any) -> None:
         places: dict[str, Any] = {"leaks": [], "queue": [], "leases": [], "jobs": [], "groups": [], "dead": {}}
@@ -281,6 +305,7 @@ def test_a_second_submit_for_no_reason_is_doubled(tale: Tale) -> None:
 
 EXCUSES: dict[str, Callable[[Tale], object]] = {
     "killed": lambda tale: tale.tell("kill", at=2001, function="process", worker=1),
+    "killed when it had just sent it": lambda tale: tale.tell("kill", at=1999.98, function="process", worker=1),
     "out of time": lambda tale: tale.tell("ended", at=2001, function="enqueue", worker=1),
     "write failed": lambda tale: tale.tell(
         "fault", at=2001, place="dynamodb", kind="error", operation="UpdateItem", task=TASK, worker=1
@@ -308,6 +333,9 @@ NO_EXCUSES: dict[str, Callable[[Tale], object]] = {
     "killed after": lambda tale: tale.tell("kill", at=2021, function="process", worker=1),
     "another's write failed": lambda tale: tale.tell(
         "fault", at=2001, place="dynamodb", kind="error", operation="UpdateItem", task="jobs/b", worker=1
+    ),
+    "write failed before": lambda tale: tale.tell(
+        "fault", at=1999.98, place="dynamodb", kind="error", operation="UpdateItem", task=TASK, worker=1
     ),
     "frozen for a moment": lambda tale: tale.tell("freeze", at=2001, worker=1, seconds=FROZEN_SECONDS - 1),
     "frozen too early": lambda tale: tale.tell("freeze", at=1980, worker=1, seconds=LONG_FROZEN_SECONDS),
@@ -386,6 +414,110 @@ def test_asking_again_is_no_second_submit_where_there_is_no_poll(tale: Tale) -> 
         tale.submit("plain/a", verb="ask")
     tale.end("plain/a")
     assert tale.faults() == []
+
+
+# --- believed: callbacks
+
+
+def awaited(tale: Tale) -> Tale:
+    """A job has been submitted, and stored."""
+    tale.begin()
+    tale.submit()
+    tale.write(outputs='{"id": "j"}')
+    return tale
+
+
+@pytest.mark.parametrize(("said", "status"), [("done", "completed"), ("refused", "failed")])
+def test_what_a_callback_told_may_be_stored_by_it_and_repeated_for_nothing(tale: Tale, said: str, status: str) -> None:
+    awaited(tale)
+    tale.called("running")
+    tale.write(function="callback", status="pending")
+    tale.end(status=status, function="callback")
+    tale.called(said, begun=tale.now - 0.1)
+    tale.called(said)
+    tale.begin(generation=2)
+    tale.called(said, code=404)
+    tale.end(status="cancelled")
+    assert tale.faults() == []
+
+
+@pytest.mark.parametrize("kind", ["unsigned", "forged", "guessed"])
+@pytest.mark.parametrize("code", [404, 500, 503, 504, 0])
+def test_a_callback_that_is_not_genuine_may_have_any_answer_but_one(tale: Tale, kind: str, code: int) -> None:
+    awaited(tale).called(kind=kind, code=code)
+    tale.end()
+    assert tale.faults() == []
+
+
+@pytest.mark.parametrize("kind", ["unsigned", "forged", "guessed"])
+def test_a_callback_that_is_not_genuine_and_was_taken_is_believed(tale: Tale, kind: str) -> None:
+    awaited(tale).called(kind=kind)
+    tale.end()
+    fault, why = only(tale.faults())
+    assert fault == "believed"
+    assert why.endswith(f"was taken, although {kind}")
+
+
+def test_a_late_callback_that_was_taken_is_believed(tale: Tale) -> None:
+    awaited(tale).end()
+    tale.begin(generation=2)
+    tale.called(generation=1)
+    tale.end(status="cancelled")
+    fault, why = only(tale.faults())
+    assert fault == "believed"
+    assert why.endswith("was taken, although the next one had begun")
+
+
+def test_a_callback_that_was_sent_before_the_next_generation_began_may_be_taken_meanwhile(tale: Tale) -> None:
+    awaited(tale).end()
+    tale.begin(generation=2)
+    tale.called(generation=1, begun=tale.now - 3)
+    tale.end(status="cancelled")
+    assert tale.faults() == []
+
+
+UNTOLD: dict[str, Callable[[Tale], object]] = {
+    "nothing": lambda tale: None,
+    "by a forger": lambda tale: tale.called(kind="forged", code=404, at=2000),
+    "of another end": lambda tale: tale.called("refused", at=2000, code=503),
+    "of news": lambda tale: tale.called("running", at=2000),
+    "of another job": lambda tale: tale.called(job="k", at=2000, code=503),
+    "of another generation": lambda tale: tale.called(generation=2, at=2000, code=503),
+    "later": lambda tale: tale.called(at=3002),
+}
+
+
+@pytest.mark.parametrize("told", UNTOLD)
+def test_what_a_callback_wrote_though_nobody_had_told_it_is_believed(tale: Tale, told: str) -> None:
+    awaited(tale)
+    UNTOLD[told](tale)
+    tale.now = 3000.0
+    tale.end(function="callback")
+    why = "a callback wrote completed of generation 1, which nobody had told"
+    assert ("believed", why) in tale.faults()
+
+
+def test_an_end_that_was_taken_and_not_stored_is_lost(tale: Tale) -> None:
+    awaited(tale).called()
+    tale.end()
+    fault, why = only(tale.faults())
+    assert fault == "lost"
+    assert why.endswith("was taken, but the end that it told was not stored")
+
+
+@pytest.mark.parametrize("code", [500, 503, 504, 0])
+def test_a_callback_that_was_not_answered_promises_nothing(tale: Tale, code: int) -> None:
+    awaited(tale).called(code=code)
+    tale.end()
+    assert tale.faults() == []
+
+
+def test_a_genuine_callback_that_was_turned_away_is_lost(tale: Tale) -> None:
+    awaited(tale).called(code=404)
+    tale.end()
+    fault, why = only(tale.faults())
+    assert fault == "lost"
+    assert why.endswith("was not taken")
 
 
 # --- leaked
@@ -518,6 +650,33 @@ def test_a_fault_is_told_with_all_that_happened_to_its_task(tale: Tale) -> None:
     assert [line.split()[1] for line in lines] == ["write:", "answered:", "job:", "asked:", "kill:"]
 
 
+class Counted(dict[str, Any]):
+    """An event that counts how often anyone looks at it."""
+
+    looks = 0
+
+    def __getitem__(self, name: str) -> Any:
+        Counted.looks += 1
+        return super().__getitem__(name)
+
+
+def test_twice_as_long_a_history_is_no_more_than_twice_the_work() -> None:
+    looks = []
+    for count in (200, 400):
+        tale = Tale()
+        for number in range(count):
+            task = f"limited/{number}"
+            tale.begin(task)
+            tale.submit(task, job=f"j{number}", worker=number, trouble="cut")
+            tale.submit(task, job=f"j{number}", worker=number)
+            tale.end(task, job=f"j{number}")
+        tale.events = [Counted(event) for event in tale.events]
+        Counted.looks = 0
+        assert tale.faults() == []
+        looks.append(Counted.looks)
+    assert 0 < looks[1] < 2.2 * looks[0]
+
+
 def test_journals_are_read_together_by_time(tmp_path: Any) -> None:
     first, second = Journal(tmp_path / "a.jsonl"), Journal(tmp_path / "b.jsonl")
     first.write("one", name="ü")
@@ -545,4 +704,4 @@ def test_the_small_settings_keep_the_relations_of_the_real_ones() -> None:
     assert TIMEOUTS["process"] == WINDOW_SECONDS + ATTEMPT_SECONDS + 10
     assert FROZEN_SECONDS < LEASE_SECONDS - ATTEMPT_SECONDS
     assert LONG_FROZEN_SECONDS > LEASE_SECONDS
-    assert set(files("http://127.0.0.1:1")) == {"jobs", "limited", "plain"}
+    assert set(files("http://127.0.0.1:1")) == set(PROVIDERS)

@@ -90,7 +90,7 @@ def seen(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]
     with serving(server):
         bare = boto3.client("dynamodb", region_name=REGION, endpoint_url=url)
         create_table(bare)
-        monkeypatch.setenv("AWS_SDK_UA_APP_ID", str(WORKER))
+        monkeypatch.setenv("AWS_SDK_UA_APP_ID", f"{WORKER}-process")
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
         client = boto3.client("dynamodb", region_name=REGION, endpoint_url=url)
         yield Store(client, TABLE_NAME, RETENTION_SECONDS)
@@ -106,6 +106,7 @@ def test_each_write_is_noted_with_who_wrote_and_what_it_did(seen: Store, told: T
     seen.get(TASK, clock())
     begin, end, read = told(3)
     assert (begin["what"], begin["old"], begin["worker"], begin["task"]) == ("write", None, WORKER, "jobs/a")
+    assert begin["function"] == "process"
     assert (begin["new"]["status"], begin["new"]["generation"], begin["new"]["open"]) == (
         "pending",
         item.generation,
@@ -189,6 +190,20 @@ def test_one_key_is_one_job_however_often_it_is_submitted(ask: Callable[..., Any
     key = key_with("done")
     assert ask("POST", "/jobs/jobs", key) == ask("POST", "/jobs/jobs", key)
     assert [event["what"] for event in told(3)] == ["job", "asked", "asked"]
+
+
+def test_a_job_that_was_given_a_url_calls_back_and_no_other(
+    companies: Companies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(companies._sender, "job", lambda *call: calls.append(call))
+    companies.ask("submit", "jobs", "a", "without", "")
+    job, _, _ = companies.ask("submit", "hooks", "a", "with", "", "http://127.0.0.1/hook")
+    companies.ask("submit", "hooks", "a", "with", "", "http://127.0.0.1/hook")
+    ((key, url, _, told, about),) = calls
+    assert (key, url) == ("with", "http://127.0.0.1/hook")
+    assert about == {"provider": "hooks", "name": "a", "key": "with", "job": job}
+    assert told == [(at, companies._jobs[job].says(at)) for at, _ in told]
 
 
 def test_what_it_was_asked_and_said_is_noted(ask: Callable[..., Any], told: Told) -> None:

@@ -1,5 +1,6 @@
 """A provider that is down, flaps or is too slow: no task is lost, no storm follows, and no other provider suffers."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from shared import wiring
 from shared.queued import Add
 from shared.task import Task
 from shared.worker import record_of
+from tests.api_events import rest
 from tests.faults.virtual_time import BETWEEN_TICKS_SECONDS, VirtualTime
 from tests.faults.world import FILE, MakeWorld, World
 from tests.simulator import BROKEN, DRIPPING, EXAMPLE, Said, completed, pending, says
@@ -104,6 +106,29 @@ def test_a_provider_that_was_down_for_an_hour_is_not_stormed_and_every_task_ends
     assert (ended(world, "job"), world.bench.state("job")) == (tasks, {})
     for name in names[:3]:
         world.check_end(name)
+
+
+def test_a_single_task_that_an_hour_has_ended_is_a_dead_letter_that_can_be_revived(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(files={"job": plain()}, **USUAL)
+    provider = Provider(world)
+    time = VirtualTime(world, monkeypatch, lambda _: 0.5)
+    begin(world, "job", ["a"])
+    time.tick()
+    provider.is_up = lambda: False
+    for _ in range(HOUR_TICKS):
+        time.tick()
+    world.check("a")
+    item = world.item("a")
+    assert item
+    assert (world.status("a"), json.loads(item["error"]["S"])["reason"]) == ("failed", "too-many-errors")
+    assert [place for place, _ in world.bench.state("job").values()] == ["dead"]
+    provider.is_up, provider.up = lambda: True, DONE
+    assert world.ask(rest("POST", "/tasks/revive", {"provider": "job", "name": "a"})).status == 202
+    for _ in range(3):
+        time.tick()
+    assert (world.status("a"), world.bench.state("job")) == ("completed", {})
 
 
 def test_a_provider_that_flaps_is_asked_no_more_than_a_sound_one_and_every_task_ends(

@@ -53,7 +53,7 @@ def _watch(world: World, begun: float, end: float, weather: str, *, until_draine
 
 
 def main() -> int:
-    """0: nothing lost, nothing doubled, nothing leaked, no limit exceeded. 1: what was, and where the journals are."""
+    """0: nothing lost, doubled, believed or leaked, no limit exceeded. 1: what was, and where the journals are."""
     seconds, seed = float(os.environ.get("SECONDS") or 600), os.environ.get("SEED") or str(time.time_ns() % 10**6)
     folder = Path(tempfile.mkdtemp(prefix=f"meanwhile-soak-{seed}-"))
     print(f"seed {seed}: {seconds:g} s; SEED={seed} makes the same choices again, whatever their timing", flush=True)

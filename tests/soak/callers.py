@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from random import Random
 from typing import Any, Self
+from urllib.parse import urlencode
 
 from local.sandbox import FunctionError
 from tests.api_events import rest
@@ -14,8 +15,9 @@ from tests.soak.world import PROCESSES, World
 
 BETWEEN_SECONDS = {"request": 0.35, "tick": 0.3, "reconcile": 3.0}
 """How long a caller waits between two calls, on average."""
-NAMES = 40
-"""So many names of each provider are asked for again and again, beside new ones."""
+NAMES = {"hooks": 6}
+MOST_NAMES = 40
+"""So many names of each provider are asked for again and again, beside new ones; few where callbacks are to be late."""
 
 Call = Callable[[World, Random], None]
 
@@ -72,26 +74,30 @@ def invoke(world: World, function: str) -> None:
 
 def request(world: World, random: Random) -> None:
     """One HTTP request of a client, who writes down what he was answered."""
-    verb = random.choices(["begin", "cancel", "revive", "look"], weights=[80, 7, 7, 6])[0]
-    task = _chosen(world, random, verb)
-    provider, name = task.split("/")
-    query = f"/tasks?provider={provider}&name={name}"
-    body = {"provider": provider, "name": name}
+    verb = random.choices(["begin", "batch", "cancel", "revive", "look"], weights=[76, 4, 7, 7, 6])[0]
+    tasks = [_chosen(world, random, verb) for _ in range(random.randint(2, 5) if verb == "batch" else 1)]
+    bodies = [dict(zip(("provider", "name"), task.split("/"), strict=True)) for task in tasks]
+    body = bodies[0]
+    query = f"/tasks?{urlencode(body)}"
     event = {
         "begin": lambda: rest("POST", "/tasks", body | _group(random), _impatience(random)),
+        "batch": lambda: rest("POST", "/tasks/batch", {"tasks": bodies}, _impatience(random)),
         "cancel": lambda: rest("DELETE", query),
         "revive": lambda: rest("POST", "/tasks/revive", body),
         "look": lambda: rest("GET", query),
     }[verb]()
-    asked = {"verb": verb, "task": task, "begun": time.time()}
+    asked = {"verb": verb, "begun": time.time()}
     try:
         answer: Any = world.functions["enqueue"].invoke(event)
     except FunctionError as error:
-        world.journal.write("unanswered", why=str(error), **asked)
+        for task in tasks:
+            world.journal.write("unanswered", task=task, why=str(error), **asked)
         return
     said = json.loads(answer["body"])
-    facts = {key: said.get(key) for key in ("status", "generation", "data", "deduplicated", "detail")}
-    world.journal.write("answered", code=answer["statusCode"], **asked, **facts)
+    answers = said.get("results") or [{"status": answer["statusCode"], "body": said}] * len(tasks)
+    for task, one in zip(tasks, answers, strict=True):
+        facts = {key: one["body"].get(key) for key in ("status", "generation", "data", "deduplicated", "detail")}
+        world.journal.write("answered", task=task, code=one["status"], **asked, **facts)
 
 
 def _chosen(world: World, random: Random, verb: str) -> str:
@@ -100,7 +106,8 @@ def _chosen(world: World, random: Random, verb: str) -> str:
     if known:
         return random.choice(known)
     provider = random.choice(PROVIDERS)
-    number = f"{random.randrange(NAMES)}" if random.random() < 0.5 else f"new-{random.randrange(10**9)}"
+    is_known = random.random() < 0.5
+    number = random.randrange(NAMES.get(provider, MOST_NAMES)) if is_known else f"new-{random.randrange(10**9)}"
     return f"{provider}/{number}"
 
 

@@ -48,7 +48,7 @@ class Chaos:
             strike(random)
 
     def _strike_process(self, random: Random) -> None:
-        name = random.choices(["process", "enqueue", "reconcile"], weights=[5, 4, 1])[0]
+        name = random.choices(["process", "enqueue", "callback", "reconcile"], weights=[5, 4, 2, 1])[0]
         pids = self._world.functions[name].pids()
         how, pick, span = random.random(), random.random(), random.uniform(*FROZEN_SECONDS)
         if not pids:

@@ -1,18 +1,20 @@
 """The history of a soak, as its journals tell it, and a fault in it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from heapq import merge
+from typing import Literal, TypeAlias, TypeVar
 
 from shared.provider import idempotency_key
 from shared.record import Record
 from shared.task import Task
 from tests.soak.journal import Event
 
-Kind: TypeAlias = Literal["lost", "doubled", "leaked", "exceeded"]
-KINDS: tuple[Kind, ...] = ("lost", "doubled", "leaked", "exceeded")
+Key = TypeVar("Key", bound=Hashable)
+Kind: TypeAlias = Literal["lost", "doubled", "believed", "leaked", "exceeded"]
+KINDS: tuple[Kind, ...] = ("lost", "doubled", "believed", "leaked", "exceeded")
 
 MOST_RESUBMITS = 5
 FROZEN_SECONDS = 7.0
@@ -47,19 +49,36 @@ class History:
     """All events by time, and where to find those of one kind."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self.events = sorted(events, key=lambda event: event["at"])
+        self.events = sorted(events, key=_at)
 
     def of(self, *whats: str) -> Iterator[Event]:
-        """Every event that is one of these."""
-        return (event for event in self.events if event["what"] in whats)
+        """Every event that is one of these, by time."""
+        return merge(*(self._by_kind.get(what, []) for what in whats), key=_at)
+
+    def about_task(self, task: str) -> list[Event]:
+        """Every event that names this task."""
+        return self._by_task.get(task, [])
+
+    def by_worker(self, worker: int) -> list[Event]:
+        """Every event that names this process."""
+        return self._by_worker.get(worker, [])
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[Event]]:
+        return _indexed(self.events, lambda event: event["what"])
+
+    @cached_property
+    def _by_task(self) -> dict[str, list[Event]]:
+        return _indexed(self.events, task_of)
+
+    @cached_property
+    def _by_worker(self) -> dict[int, list[Event]]:
+        return _indexed(self.events, lambda event: event.get("worker"))
 
     @cached_property
     def writes(self) -> dict[str, list[Event]]:
         """What was written to each item."""
-        found: dict[str, list[Event]] = defaultdict(list)
-        for event in self.of("write"):
-            found[event["task"]].append(event)
-        return dict(found)
+        return _indexed(self.of("write"), task_of)
 
     @cached_property
     def begins(self) -> dict[tuple[str, int], Event]:
@@ -79,6 +98,11 @@ class History:
                 if event["new"]["status"] != "pending":
                     found.setdefault((task, event["new"]["generation"]), event)
         return found
+
+    def following(self, task: str, generation: int) -> Event | None:
+        """The write that began the generation after this one; None if there is none."""
+        later = (event for event in self.writes.get(task, []) if event["new"]["generation"] > generation)
+        return next(later, None)
 
     @cached_property
     def submits(self) -> dict[str, Submit]:
@@ -102,19 +126,15 @@ class History:
 
     def about(self, task: str) -> tuple[Event, ...]:
         """Everything about a task, and what else broke meanwhile: the processes that had to do with it, and Redis."""
-        own = [event for event in self.events if task_of(event) == task]
+        own = self.about_task(task)
         if not own:
             return ()
         first, last = own[0]["at"] - 1, own[-1]["at"] + 1
         workers = {event["worker"] for event in own if "worker" in event}
-
-        def concerns(event: Event) -> bool:
-            if event["what"] == "fault":
-                return bool(event["place"] == "redis")
-            return event["what"] in ("kill", "freeze", "ended") and event["worker"] in workers
-
-        meanwhile = [event for event in self.events if first <= event["at"] <= last and concerns(event)]
-        return tuple(sorted(own + meanwhile, key=lambda event: event["at"]))
+        broken = [event for event in self.of("kill", "freeze", "ended") if event["worker"] in workers]
+        broken += [event for event in self.of("fault") if event["place"] == "redis"]
+        meanwhile = [event for event in broken if first <= event["at"] <= last]
+        return tuple(sorted(own + meanwhile, key=_at))
 
 
 def task_of(event: Event) -> str | None:
@@ -122,6 +142,18 @@ def task_of(event: Event) -> str | None:
     if event.get("task") is None and "name" in event:
         return f"{event['provider']}/{event['name']}"
     return event.get("task")
+
+
+def _at(event: Event) -> float:
+    return float(event["at"])
+
+
+def _indexed(events: Iterable[Event], key: Callable[[Event], Key | None]) -> dict[Key, list[Event]]:
+    found: dict[Key, list[Event]] = defaultdict(list)
+    for event in events:
+        if (one := key(event)) is not None:
+            found[one].append(event)
+    return dict(found)
 
 
 def _told(event: Event) -> str:

@@ -1,6 +1,6 @@
 """The real handlers in processes of their own, forked from one that has imported them: a kill costs little.
 
-Each process tells everybody its number: the provider by a header, DynamoDB by its agent.
+Each process tells everybody its number: the provider by a header, DynamoDB by its agent, with its function.
 """
 
 import multiprocessing
@@ -15,6 +15,7 @@ from typing import TextIO
 
 from typing_extensions import override
 
+import handlers.callback
 import handlers.enqueue
 import handlers.process
 import handlers.reconcile  # noqa: F401 (all of them imported before there is anything to fork)
@@ -67,7 +68,8 @@ class ForkedSandbox(Sandbox):
 def _serve(handler: str, theirs: Connection, variables: Mapping[str, str], log: str) -> None:
     os.environ.clear()
     os.environ.update(variables)
-    os.environ[WORKER] = os.environ["AWS_SDK_UA_APP_ID"] = str(os.getpid())
+    os.environ[WORKER] = str(os.getpid())
+    os.environ["AWS_SDK_UA_APP_ID"] = f"{os.getpid()}-{handler.split('.')[1]}"
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     for output in (sys.stdout, sys.stderr):
         output.flush()

@@ -60,13 +60,15 @@ def _open_jobs(history: History, jobs: list[Event]) -> Iterator[Fault]:
 
 def _rate(asked: list[Event]) -> Iterator[Fault]:
     """Of those who come within a span, some may have begun before it: no more than may be under way at once."""
-    for i, first in enumerate(asked):
-        for count, last in enumerate(asked[i:], 1):
-            allowed = BURST + (last["begun"] - first["begun"]) / RATE_SECONDS + PARALLEL
-            if count > allowed:
-                why = f"{count} attempts within {last['begun'] - first['begun']:.3f} s from {first['begun']:.3f}"
-                yield Fault("exceeded", PROVIDER, why, tuple(asked[i : i + count]))
-                return
+    spare = [event["begun"] / RATE_SECONDS - i for i, event in enumerate(asked)]
+    first = 0  # whoever has most behind him that is too much, if anybody has
+    for last, event in enumerate(asked):
+        first = last if spare[last] > spare[first] else first
+        if spare[first] - spare[last] + 1 > BURST + PARALLEL:
+            begun = asked[first]["begun"]
+            why = f"{last - first + 1} attempts within {event['begun'] - begun:.3f} s from {begun:.3f}"
+            yield Fault("exceeded", PROVIDER, why, tuple(asked[first : last + 1]))
+            return
 
 
 def _most(spans: list[tuple[float, float, Event]], limit: int, what: str) -> Iterator[Fault]:

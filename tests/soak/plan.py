@@ -1,6 +1,7 @@
-"""What is deployed for a soak: small settings and three providers, with the relations of the real ones.
+"""What is deployed for a soak: small settings and four providers, with the relations of the real ones.
 
-enqueue's timeout stays below the lease, and process's is window + attempt + 10, as template.yaml has them.
+enqueue's timeout stays below the lease, and above what a batch wants to have left; process's is window + attempt + 10,
+as template.yaml has them.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ from shared.settings import Settings
 ATTEMPT_SECONDS = 2.0
 WINDOW_SECONDS = 4.0
 LEASE_SECONDS = Settings(attempt_seconds=ATTEMPT_SECONDS).lease_seconds
-TIMEOUTS = {"enqueue": 9.0, "process": WINDOW_SECONDS + ATTEMPT_SECONDS + 10, "reconcile": 30.0}
+TIMEOUTS = {"enqueue": 11.0, "callback": 9.0, "process": WINDOW_SECONDS + ATTEMPT_SECONDS + 10, "reconcile": 30.0}
 """Seconds that each function may run; enqueue's below LEASE_SECONDS."""
 
 SETTINGS = {
@@ -27,21 +28,30 @@ SETTINGS = {
 WORKER = "SOAK_WORKER"
 """The environment variable with the process's id: every request tells the provider who sends it."""
 
+HOOK_KEY = "of the provider's"
+SECRETS = {"SOAK_HOOK_KEY": HOOK_KEY, "SOAK_CALLBACK_KEY": "of our own"}
+"""What callbacks are signed with, and what makes their URLs unguessable."""
+
 PARALLEL = 3
 OPEN_JOBS = 8
 RATE_SECONDS = 0.1
 BURST = 4
-PROVIDERS = ("jobs", "limited", "plain")
+PROVIDERS = ("jobs", "limited", "plain", "hooks")
 
 
 def files(url: str) -> dict[str, dict[str, Any]]:
-    """The provider files, by name: jobs that are submitted and asked after; the same within limits; the sketch's."""
+    """The provider files, by name: jobs that are submitted and asked after; the same within limits; the
+    sketch's; and jobs that call back, too."""
     rate = {"requests": 1, "seconds": RATE_SECONDS, "burst": BURST}
     limits = {"rate": rate, "parallel": PARALLEL, "openJobs": OPEN_JOBS}
     plain = _common(url, "plain") | {
         "submit": {"url": "/plain/ask", "query": {"task-name": "${task.name}"}, "headers": {"Key": "${task.id}"}},
     }
-    return {"jobs": _jobs(url, "jobs"), "limited": _jobs(url, "limited") | {"limits": limits}, "plain": plain}
+    hooks = _jobs(url, "hooks")
+    hooks["submit"]["body"]["callback"] = "${callback.url}"
+    hooks["callback"] = {"signature": {"header": "X-Signature", "secret": "env:SOAK_HOOK_KEY", "prefix": "sha256="}}
+    limited = _jobs(url, "limited") | {"limits": limits}
+    return {"jobs": _jobs(url, "jobs"), "limited": limited, "plain": plain, "hooks": hooks}
 
 
 def _jobs(url: str, name: str) -> dict[str, Any]:

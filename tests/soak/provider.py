@@ -1,4 +1,4 @@
-"""The soak's provider, a process of its own: three misbehaving companies behind one port, which write down everything.
+"""The soak's provider, a process of its own: four misbehaving companies behind one port, which write down everything.
 
 It knows nothing of ours. A job goes by its key: the same key, the same job; what becomes of a job hangs on seed and key
 alone. `python -m tests.soak.provider JOURNAL SEED`; a line on its input ends the misbehaviour.
@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from typing_extensions import override
 
+from tests.soak.hooks import Sender
 from tests.soak.journal import Journal
 from tests.soak.plan import PROVIDERS
 from tests.soak.weather import AFTER, BEFORE, Weather
@@ -62,6 +63,7 @@ class Companies:
         self.journal = journal
         self.weather = {name: Weather(Random(f"{seed} {name}")) for name in PROVIDERS}
         self._seed = seed
+        self._sender = Sender(journal, seed)
         self._jobs: dict[str, Job] = {}
         self._by_key: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -74,12 +76,14 @@ class Companies:
         with self._lock:
             return self.weather[provider].trouble(honest=provider == "limited")
 
-    def ask(self, verb: str, provider: str, name: str, key: str, job_id: str) -> tuple[str, int, dict[str, Any]]:
-        """Do what is asked for: the job, if there is one, the status and the body."""
+    def ask(
+        self, verb: str, provider: str, name: str, key: str, job_id: str, hook: str = ""
+    ) -> tuple[str, int, dict[str, Any]]:
+        """Do what is asked for: the job, if there is one, the status and the body. `hook`: where it is to call back."""
         now = time.time()
         with self._lock:
             if verb in ("submit", "ask"):
-                job = self._by_key.get(key) or self._begin(provider, name, key, now)
+                job = self._by_key.get(key) or self._begin(provider, name, key, now, hook)
             elif job_id in self._jobs:
                 job = self._jobs[job_id]
             else:
@@ -88,7 +92,7 @@ class Companies:
                 job.is_cancelled = True
             return job.id, 200, job.says(now)
 
-    def _begin(self, provider: str, name: str, key: str, now: float) -> Job:
+    def _begin(self, provider: str, name: str, key: str, now: float, hook: str) -> Job:
         random = Random(f"{self._seed} {key}")
         (fate,) = random.choices(list(FATES), weights=list(FATES.values()))
         if fate == "vanishes" and provider == "plain":  # it has no job that could be lost
@@ -98,6 +102,10 @@ class Companies:
         self._by_key[key] = self._jobs[job.id] = job
         about = {"provider": provider, "name": name, "key": key, "job": job.id, "fate": fate}
         self.journal.write("job", done_at=job.done_at, **about)
+        if hook:
+            told = [(at, job.says(at)) for at in (now, job.done_at)]
+            del about["fate"]
+            self._sender.job(key, hook, now, told, about)
         return job
 
 
@@ -142,7 +150,9 @@ class Handler(BaseHTTPRequestHandler):
         job, status, answer = "", 0, dict[str, Any]()
         self.sent = begun + DRIP_SECONDS
         if trouble in (None, *AFTER):
-            job, status, answer = companies.ask(verb, provider, name, key, rest[0] if rest else "")
+            job, status, answer = companies.ask(
+                verb, provider, name, key, rest[0] if rest else "", body.get("callback", "")
+            )
         about = {"provider": provider, "verb": verb, "name": name, "key": key, "job": job, "worker": worker}
         is_whole = False
         with suppress(OSError):

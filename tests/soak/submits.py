@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.soak.history import FROZEN_SECONDS, Fault, History, Submit, task_of
+from tests.soak.history import Fault, History, Submit, task_of
 from tests.soak.journal import Event
 from tests.soak.plan import ATTEMPT_SECONDS, LEASE_SECONDS
 
 PROMPT_SECONDS = 0.5
-"""An answer that took longer may have met nobody any more."""
+"""An answer that took longer may have met nobody any more; a request is on its way for less."""
 
 LOOK_SECONDS = LEASE_SECONDS + ATTEMPT_SECONDS
 """A look at the item longer ago was not for this submit."""
@@ -55,8 +55,8 @@ def _unfounded_resubmit(history: History, submit: Submit, event: Event) -> str |
     begin = history.begins[submit.task, submit.generation]
     lost = {
         asked["job"]
-        for asked in history.of("asked")
-        if asked["said"] == "lost" and task_of(asked) == submit.task and begin["at"] < asked["at"] < event["begun"]
+        for asked in history.about_task(submit.task)
+        if asked["what"] == "asked" and asked["said"] == "lost" and begin["at"] < asked["at"] < event["begun"]
     }
     if len(lost) < submit.resubmits:
         return f"resubmit {submit.resubmits} of generation {submit.generation}, although {len(lost)} jobs were lost"
@@ -73,8 +73,8 @@ def _was_stored(history: History, submit: Submit, second: Event) -> bool:
     looked_at = max(
         (
             event["at"]
-            for event in history.of("read")
-            if event["task"] == submit.task
+            for event in history.about_task(submit.task)
+            if event["what"] == "read"
             and event["worker"] == second["worker"]
             and second["begun"] - LOOK_SECONDS < event["at"] < second["begun"]
         ),
@@ -93,14 +93,16 @@ def _excuses(history: History, first: Event, second: Event) -> list[str]:
     found = []
     if first["trouble"] or not first["whole"] or first["at"] - first["begun"] > PROMPT_SECONDS:
         found.append("its reply was lost or late")
-    for event in history.of("kill", "ended", "fault", "freeze"):
-        mine = event.get("worker") == first["worker"] and first["begun"] <= event["at"] <= second["begun"]
-        if mine and event["what"] in ("kill", "ended"):
+    for event in history.by_worker(first["worker"]):
+        # who is killed may have sent it already: it was on its way to the provider, whose clock `begun` is
+        sent = first["begun"] - PROMPT_SECONDS
+        if event["what"] in ("kill", "ended") and sent <= event["at"] <= second["begun"]:
             found.append("its process ended")
-        if mine and event["what"] == "fault" and event["task"] == task_of(first):
+        failed = event["what"] == "fault" and event["task"] == task_of(first)
+        if failed and first["begun"] <= event["at"] <= second["begun"]:
             found.append("its write failed")
-        if event["what"] == "freeze" and event["seconds"] > FROZEN_SECONDS:
-            held_up = event["worker"] in (first["worker"], second["worker"])
-            if held_up and event["at"] < second["begun"] and event["at"] + event["seconds"] > first["begun"]:
-                found.append("a process stood still beyond its lease")
+    for event in history.long_freezes:
+        held_up = event["worker"] in (first["worker"], second["worker"])
+        if held_up and event["at"] < second["begun"] and event["at"] + event["seconds"] > first["begun"]:
+            found.append("a process stood still beyond its lease")
     return found

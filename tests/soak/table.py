@@ -52,7 +52,7 @@ class Recorded:
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         operation = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")[2]
-        worker = re.search(r"app/(\d+)", environ.get("HTTP_USER_AGENT", ""))
+        worker = re.search(r"app/(\d+)-(\w+)", environ.get("HTTP_USER_AGENT", ""))
         if worker is None or operation not in ("GetItem", "UpdateItem", "PutItem", "DeleteItem", "Query"):
             with self._lock:
                 return self._application(environ, start_response)
@@ -60,6 +60,7 @@ class Recorded:
         environ["wsgi.input"] = io.BytesIO(body)
         key = json.loads(body).get("Key", {})
         facts = {"operation": operation, "task": key.get("task_id", {}).get("S"), "worker": int(worker[1])}
+        facts["function"] = worker[2]
         trouble = self._trouble(operation)
         if trouble and trouble != "kill":
             self._journal.write("fault", place="dynamodb", kind=trouble, **facts)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from tests.soak import endings, limits, submits
+from tests.soak import callbacks, endings, limits, submits
 from tests.soak.history import Fault, History
 from tests.soak.journal import Event
 
 
 def judge(events: Iterable[Event]) -> list[Fault]:
-    """What was lost, doubled, leaked or exceeded; empty if every promise was kept."""
+    """What was lost, doubled, believed, leaked or exceeded; empty if every promise was kept."""
     history = History(events)
-    return [fault for check in (endings.check, submits.check, limits.check) for fault in check(history)]
+    checks = (endings.check, submits.check, callbacks.check, limits.check)
+    return [fault for check in checks for fault in check(history)]

@@ -14,15 +14,16 @@ from typing_extensions import override
 from local import ROOT
 from local.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, create_table
 from local.function import Function
+from local.gateway import REST, Gateway
 from local.redis_server import RedisServer
 from local.running import Running
 from local.sandbox import Sandbox
 from tests.keys import Bench, RedisKeys
 from tests.soak.hosting import ForkedSandbox
 from tests.soak.journal import Follower, Journal
-from tests.soak.plan import PROVIDERS, SETTINGS, TIMEOUTS, files
+from tests.soak.plan import PROVIDERS, SECRETS, SETTINGS, TIMEOUTS, files
 
-PROCESSES = {"enqueue": 3, "process": 3, "reconcile": 1}
+PROCESSES = {"enqueue": 3, "callback": 2, "process": 3, "reconcile": 1}
 """How many of each may be at work at once."""
 
 
@@ -81,9 +82,11 @@ class World:
         self.provider = Child("tests.soak.provider", str(folder / "provider.jsonl"), seed)
         self.redis = RedisServer()
         self.functions: dict[str, Function] = {}
+        self._routes: dict[str, Function] = {}
+        self._gateway = Gateway(self._routes, REST)
         self.pending: dict[str, int] = {}
         self.failed: set[str] = set()
-        self.counts = {"tasks": 0, "ended": 0, "kills": 0, "faults": 0}
+        self.counts = {"tasks": 0, "ended": 0, "callbacks": 0, "kills": 0, "faults": 0}
         """What was seen so far; a task that begins again counts again."""
         self._log = log
         self._followers = [Follower(folder / f"{name}.jsonl") for name in ("table", "provider", "world")]
@@ -102,6 +105,8 @@ class World:
                 (self.folder / "providers" / f"{name}.json").write_text(json.dumps(file), encoding="utf-8")
             for name, seconds in TIMEOUTS.items():
                 self.functions[name] = entered.enter_context(self._function(name, seconds))
+            self._routes["CallbackFunction"] = self.functions["callback"]
+            entered.enter_context(self._gateway)
             self._exit = entered.pop_all()
         return self
 
@@ -114,6 +119,8 @@ class World:
             for event in follower.news():
                 if event["what"] == "write":
                     self._note(event)
+                elif event["what"] == "called":
+                    self.counts["callbacks"] += 1
                 elif event["what"] == "kill":
                     self.counts["kills"] += 1
                 elif event["what"] in ("fault", "freeze") or event.get("trouble"):
@@ -175,6 +182,9 @@ class World:
             "REDIS_URL": self.redis.url,
             "PROVIDERS_DIR": str(self.folder / "providers"),
             "POWERTOOLS_LOG_LEVEL": "DEBUG",
+            "CALLBACK_URL": self._gateway.url,
+            "CALLBACK_SECRET": "env:SOAK_CALLBACK_KEY",
+            **SECRETS,
             **SETTINGS,
         }
         handler, processes = f"handlers.{name}.handler", PROCESSES[name]
