@@ -82,7 +82,13 @@ def _schedule(
         fields["schedule"] = "dead letter"
     elif fields["status"] == "pending":
         fields["schedule"] = "lost"
-    return (now_ms + score - server_ms[1], now_ms + score - server_ms[0]) if score else None
+    if not score:
+        return None
+    opens = float(parts["gate"].get("until", 0))
+    if opens > max(score, *server_ms):
+        fields["schedule"] = "paused"
+    least, most = (max(score, opens) - at for at in reversed(server_ms))
+    return now_ms + max(0, least), now_ms + max(0, most)
 
 
 def _json(attribute: Mapping[str, Any] | None) -> Any:

@@ -27,8 +27,9 @@ PENDING = pending({"city": "Ghent"}, id="j-1")
 DONE = completed({"city": "Ghent", "rating": 4.5})
 LIMITED = FILE | {"limits": {"openJobs": 2, "parallel": 2, "rate": {"requests": 10, "seconds": 1}}}
 ALLOWED = (
-    "+evalsha +script|load +time +type +exists +zadd +zrem +zscore +zcard +zcount +zrangebyscore +zinter +zscan "
-    "+hget +hmget +hset +hdel +hscan +sscan +sadd +srem +scard +smembers"
+    "+evalsha +script|load +time +type +exists +del +zadd +zrem +zscore +zmscore +zcard +zcount +zrange +zrangebyscore "
+    "+zremrangebyrank +zinter +zscan +hget +hmget +hset +hdel +hscan +sadd +srem +scard +sismember +smismember "
+    "+smembers +sscan"
 )
 """All that a user of the queue must be allowed, on keys that begin with `{queue:`."""
 DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
