@@ -36,15 +36,18 @@ class Canceller:
 
     def cancel(self, task: Task) -> Answer:
         """Cancel the open generation; repeatable. Raises NotFound, Conflict (it has ended), StoreUnavailable."""
+        wanted = 0  # the generation that this call has tried to cancel: its own write may have come back as a change
         for _ in range(ROUNDS):
             item = self.store.get(task, self.clock())
             if item is None:
                 raise NotFound(f"there is no task {task.id}", field="name")
             if item.status in ("completed", "failed"):
                 raise Conflict(f"the task has {item.status} already", field="name")
-            cancelled_now = item.status == "pending"
-            if cancelled_now and self.store.cancel(task, item.generation, self.clock()):
-                continue  # it changed meanwhile
+            cancelled_now = item.status == "pending" or item.generation == wanted
+            if item.status == "pending":
+                wanted = item.generation
+                if self.store.cancel(task, item.generation, self.clock()):
+                    continue  # it changed meanwhile
             ended = self._ended(item)
             if cancelled_now:
                 log.info("cancelled", extra=facts(ended))

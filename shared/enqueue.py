@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from shared.answer import Answer, problem
-from shared.errors import BadRequest, Conflict, NotifyUnavailable, Unavailable
+from shared.errors import BadRequest, Conflict, DataUnavailable, NotifyUnavailable, Unavailable
 from shared.item import Item, digest
 from shared.limits import UNLIMITED
 from shared.preference import Preferences
@@ -152,13 +152,15 @@ class Enqueuer:
         return min(seconds, self.settings.attempt_seconds, left - reserve_seconds(self.settings))
 
     def _answer(self, one: Begun, added: Added | None, found: Found | None) -> Answer:
-        if one.stale:
-            return self.viewer.stored(one.stale, revalidating=True)
-        match found:
-            case Settlement():
+        try:
+            if one.stale:
+                return self.viewer.stored(one.stale, revalidating=True)
+            if isinstance(found, Settlement):
                 return self.viewer.learned(one.item, found)
-            case Exception():
-                return problem(found)
+        except DataUnavailable as error:  # this one's own trouble; what was begun goes on
+            return self.viewer.accepted(one.item, 1) if one.stale else problem(error)
+        if found:
+            return problem(found)
         if added in ("exists", "stale", "waiting"):
             return self.viewer.in_progress(one.item, deduplicated=added != "waiting")
         return self.viewer.accepted(one.item, 1)

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, takewhile
 from random import Random
 from typing import Literal, TypeVar
 
@@ -74,13 +74,13 @@ class Reconciler:
             missing = [one for one, place in zip(batch, places, strict=True) if place.held_generation < one[1]]
             is_open.update(task for task, _ in batch)
             tally["seen"] += len(batch)
-            tally["requeued"] += self._add(missing, self._providers[name].rules)
+            tally["requeued"] += self._add(missing, self._providers[name].rules, remaining)
         return tally
 
-    def _add(self, missing: list[tuple[Task, int]], rules: Rules) -> int:
+    def _add(self, missing: list[tuple[Task, int]], rules: Rules, remaining: Callable[[], float]) -> int:
         """Add what is still pending, due no earlier than a lease from now: whoever works on it has stored by then."""
         adds = []
-        for task, generation in missing:
+        for task, generation in takewhile(lambda _: remaining() >= STOP_SECONDS, missing):
             item = self._store.get(task, self._clock())
             if item is not None and item.status == "pending" and item.generation == generation:
                 delay = self._lease_seconds + self._random.uniform(0, rules.backoff.max_delay)
@@ -102,7 +102,8 @@ class Reconciler:
                 tally["unfinished"] += 1
                 break
             ends = []
-            for task, place in zip(batch, self._queue.look(batch), strict=True):
+            looked_at = zip(batch, self._queue.look(batch), strict=True)
+            for task, place in takewhile(lambda _: remaining() >= STOP_SECONDS, looked_at):
                 if place.lease_seconds is None and (end := _end_of(place, self._store.get(task, self._clock()))):
                     ends.append(End(task, place.generation, end))
             for one, done in zip(ends, self._queue.end(ends), strict=True):

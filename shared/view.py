@@ -84,7 +84,7 @@ class Viewer:
         now = self._clock()
         ended = settlement.item
         if ended and ended.status != "pending":
-            return replace(self.stored(ended), location=item.task)
+            return replace(self.stored(ended), status=422 if ended.refused else 200, location=item.task)
         match settlement.outcome:
             case Completed(data) if settlement.verb == "complete":
                 done = replace(item, status="completed", data=data, partial=None, completed_at=now, updated_at=now)

@@ -164,9 +164,9 @@ class Worker:
             return superseded, record.confirmed(now)
         if isinstance(outcome, Pending) and now - record.confirmed_at > self._confirm_seconds * 1000:
             item = self._store.get(hold.task, now)
-            if not _is_pending(item, hold.generation):
+            if item is None or not _is_pending(item, hold.generation):
                 return Superseded(item), record
-            return None, record.confirmed(now)
+            return None, _resumed(record, item).confirmed(now)
         return None, record
 
     def _unstored(self, base: Settlement, before: Record) -> Settlement:
@@ -174,10 +174,10 @@ class Worker:
         match base.outcome:
             case Pending(delay_seconds=delay):
                 return dataclasses.replace(base, delay_seconds=delay)
-            case Retry(delay_seconds=delay, action=None):
-                return dataclasses.replace(base, delay_seconds=delay)
-            case Retry(delay_seconds=delay):  # a resubmit must stand in the item before it may happen
+            case Retry(delay_seconds=delay, action="resubmit"):  # it must stand in the item before it may happen
                 return dataclasses.replace(base, delay_seconds=delay, record=before)
+            case Retry(delay_seconds=delay):
+                return dataclasses.replace(base, delay_seconds=delay)
         return dataclasses.replace(base, delay_seconds=STORE_RETRY_SECONDS)
 
     def _ended(self, hold: Hold, item: Item | None, record: Record | None = None) -> Settlement:

@@ -12,7 +12,8 @@ from shared.answer import Answer
 from shared.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_ANSWER_BYTES, Batcher
 from shared.codec import Json
 from shared.enqueue import Enqueuer
-from shared.errors import BadRequest, Problem
+from shared.errors import BadRequest, DataUnavailable, Problem
+from shared.item import Item
 from shared.limits import Limits
 from shared.preference import NONE, Preferences
 from shared.provider import Provider
@@ -345,3 +346,20 @@ def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(
         "status": "completed",
     }
     assert MAX_ANSWER_BYTES * 2 <= 6 * 1024 * 1024
+
+
+def test_stale_data_that_cannot_be_read_harms_no_other_and_is_renewed(
+    front: Front, simulator: Simulator, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(item: Item, now: int) -> Item:
+        if item.status == "completed":
+            raise DataUnavailable("S3: away")
+        return item
+
+    simulator.say(completed({"large": 1}))
+    front.ask(request("large"))
+    clock.advance(5000)
+    simulator.say(pending())
+    monkeypatch.setattr(front.store, "opened", unreadable)
+    stale = request("large", prefers=Preferences(stale_seconds=10_000))
+    assert statuses(front.ask(request("small"), stale)) == [202, 202]

@@ -292,3 +292,21 @@ def test_a_cancellation_is_one_line(canceller: Canceller, begun: Begun, caplog: 
     facts = {name: vars(line)[name] for name in ("message", "provider", "task", "generation")}
     assert facts == {"message": "cancelled", "provider": "job", "task": "a", "generation": item.generation}
     assert "S3CRET" not in str(vars(line))
+
+
+def test_a_cancellation_whose_reply_was_lost_tells_the_provider_all_the_same(
+    canceller: Canceller,
+    begun: Begun,
+    simulator: Simulator,
+    dynamodb: "DynamoDBClient",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def twice(**arguments: Any) -> Any:
+        update(**arguments)  # whose reply was lost: botocore repeats the call
+        return update(**arguments)
+
+    begun(outputs={"id": "j-1"})
+    update = dynamodb.update_item
+    monkeypatch.setattr(dynamodb, "update_item", twice)
+    assert canceller.cancel(TASK).status == 200
+    assert simulator.calls() == ["DELETE /jobs/j-1"]

@@ -1035,3 +1035,16 @@ def test_a_workflow_that_nobody_would_tell_is_refused_and_nothing_is_begun(front
         front.ask(notify="durableCallbackId:x", allowed="stepFunctionsToken")
     assert caught.value.field == "notify"
     assert simulator.calls() == []
+
+
+def test_a_refusal_whose_write_was_repeated_is_a_refusal(
+    front: Front, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(*arguments: Any) -> Any:
+        fail(*arguments)  # whose reply was lost: botocore repeats the call
+        return fail(*arguments)
+
+    simulator.say(refused())
+    fail = front.store.fail
+    monkeypatch.setattr(front.store, "fail", twice)
+    assert front.ask().status == 422

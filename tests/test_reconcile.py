@@ -342,7 +342,7 @@ def test_it_stops_when_the_time_is_nearly_over_and_the_next_run_goes_on(
     monkeypatch.setattr(reconcile, "BATCH", 2)
     for i in range(5):
         begun(f"task {i}")
-    left = iter([60.0, 60.0])
+    left = iter([60.0] * 6)  # before each batch, and before each of its reads
     assert run(lambda: next(left, STOP_SECONDS - 0.1))["example"] == {"seen": 4, "requeued": 4, "unfinished": 1}
     assert len(state()) == 4
     assert run()["example"] == {"seen": 5, "requeued": 1}
@@ -354,7 +354,7 @@ def test_dead_letters_are_left_to_the_next_run_too(
     monkeypatch.setattr(reconcile, "BATCH", 2)
     for i in range(3):
         seed(f"task {i}", dead=True)
-    left = iter([60.0])
+    left = iter([60.0] * 3)
     assert run(lambda: next(left, STOP_SECONDS - 0.1))["example"] == {"forgotten": 2, "unfinished": 1}
     assert len(state()) == 1
     assert run()["example"] == {"forgotten": 1}
@@ -452,3 +452,18 @@ def test_runs_that_do_not_reach_the_end_begin_elsewhere_each_time(
         firsts.add(asked[0])
         clock.advance(300)  # reconcile's rhythm
     assert len(firsts) == 16
+
+
+def test_with_a_slow_dynamodb_each_run_gets_as_far_as_its_time_allows(
+    run: Run, begun: Begun, state: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(task: Task, now: int) -> Item | None:
+        left[0] -= 1.5
+        return get(task, now)
+
+    for i in range(5):
+        begun(f"task {i}")
+    get, left = store.get, [STOP_SECONDS + 3]
+    monkeypatch.setattr(store, "get", slow)
+    assert run(lambda: left[0])["example"]["requeued"] == 3
+    assert len(state()) == 3

@@ -11,7 +11,8 @@ import pytest
 from shared.codec import dumps
 from shared.errors import StoreTooLarge
 from shared.item import LIMITS, Item
-from shared.outcome import Completed, Failed, Retry
+from shared.outcome import Completed, Failed, Retry, RetryAction
+from shared.pace import Finding
 from shared.provider import Provider
 from shared.queued import Claimed, Hold
 from shared.record import VERSION, Record
@@ -683,3 +684,35 @@ def test_a_record_made_from_an_item_knows_all_that_the_item_knows(begin: Fresh, 
     assert (record.input, record.outputs, record.partial) == ({"customer": 42}, {"id": "j"}, {"a": 1})
     assert (record.submitted_at, record.resubmits, record.created_at) == (clock(), 1, item.created_at)
     assert record.saved == record.digest
+
+
+@pytest.mark.parametrize("action", [None, "reauthenticate"])
+def test_trouble_is_counted_although_nothing_can_be_stored(
+    worker: Worker,
+    providers: dict[str, Provider],
+    begin: Fresh,
+    outage: DynamoDBOutage,
+    monkeypatch: pytest.MonkeyPatch,
+    action: RetryAction | None,
+) -> None:
+    item = begin("job")
+    troubled = dataclasses.replace(record_of(item), submitted_at=5, errors=1, unauthorized_at=1)
+    finding = Finding(Retry(0, "unauthorized", action=action), troubled)
+    monkeypatch.setattr(Provider, "ask", lambda *_, **__: finding)
+    outage.away = {"UpdateItem"}
+    settlement = worker.work(claimed(item, record_of(item)), ATTEMPT_SECONDS)
+    assert settlement.record is not None
+    assert (settlement.record.errors, settlement.record.unauthorized_at) == (1, 1)
+
+
+def test_a_look_at_the_item_takes_over_the_job_that_it_knows(
+    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
+) -> None:
+    item = begin("job")
+    first = dataclasses.replace(record_of(item), outputs={"id": "j-1"}, submitted_at=clock()).confirmed(clock())
+    store.save(item.task, dataclasses.replace(first, outputs={"id": "j-2"}, resubmits=1), clock())
+    clock.advance(CONFIRM_SECONDS + 1)
+    simulator.say(pending())
+    settlement = worker.work(claimed(item, first), ATTEMPT_SECONDS)
+    assert settlement.record is not None
+    assert (settlement.record.outputs, settlement.record.resubmits) == ({"id": "j-2"}, 1)
