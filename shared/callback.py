@@ -1,9 +1,9 @@
 """Callbacks: a provider says by itself that there is news of a task.
 
 Polling sees every task to its end; a callback only makes it sooner. A signed payload is read as a polled answer is, and
-may end the task: the item first, then Redis. Where a result is to be fetched, and for an unsigned payload, the task is
-due now, or the file's shortest delay after the last attempt, and the worker asks within its limits. One that is lost,
-forged or late changes nothing.
+may end the task: the item first, then Redis. Where a result is to be fetched, and for a payload that is unsigned or
+about a lost job, the task is due now, or the file's shortest delay after the last attempt, and the worker asks
+within its limits. One that is lost, forged or late changes nothing.
 """
 
 import base64
@@ -33,34 +33,35 @@ log = logging.getLogger("meanwhile")
 
 
 class Addresses:
-    """The URLs under `base` that providers call back, each good for one generation of one task."""
+    """The URLs under `base` that providers call back, each good for one submit of one generation of one task."""
 
     def __init__(self, base: str, secret: str, read_secret: ReadSecret) -> None:
         self._base = base.rstrip("/")
         self._secret = secret
         self._read_secret = read_secret
 
-    def url(self, task: Task, generation: int) -> str:
-        """`${callback.url}`: the same for every try of this generation. Raises SecretUnavailable."""
-        return f"{self._base}/callbacks/{task.provider}/{self._token(task, generation)}"
+    def url(self, task: Task, generation: int, resubmits: int) -> str:
+        """`${callback.url}`: the same for every try of one submit, as the key is. Raises SecretUnavailable."""
+        return f"{self._base}/callbacks/{task.provider}/{self._token(task, generation, resubmits)}"
 
-    def find(self, provider: str, token: str) -> tuple[Task, int] | None:
-        """The task and generation whose token this is; None if it was not made here. Raises SecretUnavailable."""
+    def find(self, provider: str, token: str) -> tuple[Task, int, int] | None:
+        """Task, generation and resubmits of a token; None if it was not made here. Raises SecretUnavailable."""
         try:
-            name, generation = loads(_unpacked(token.partition(".")[0]))
-            task = Task(provider, str(name))
-            if hmac.compare_digest(self._token(task, int(generation)).encode(), token.encode()):
-                return task, int(generation)
+            name, generation, resubmits = loads(_unpacked(token.partition(".")[0]))
+            found = Task(provider, str(name)), int(generation), int(resubmits)
+            if hmac.compare_digest(self._token(*found).encode(), token.encode()):
+                return found
         except (ValueError, TypeError, OverflowError):
             return None
         return None
 
-    def _token(self, task: Task, generation: int) -> str:
+    def _token(self, task: Task, generation: int, resubmits: int) -> str:
         key = self._read_secret(self._secret, fresh=False)
         if not key:
             raise SecretUnavailable(f"{self._secret}: is empty")
-        signed = hmac.digest(key.encode(), canonical([task.provider, task.name, generation]).encode(), "sha256")
-        return f"{_packed(dumps([task.name, generation]).encode())}.{_packed(signed)}"
+        job = [task.name, generation, resubmits]
+        signed = hmac.digest(key.encode(), canonical([task.provider, *job]).encode(), "sha256")
+        return f"{_packed(dumps(job).encode())}.{_packed(signed)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +83,20 @@ class Receiver:
         Unavailable and StoreUnavailable when it should be sent again.
         """
         try:
-            task, generation, signed = self._verified(callback)
+            task, generation, resubmits, is_signed = self._verified(callback)
         except SecretUnavailable as error:
             raise Unavailable("the callback cannot be verified now") from error
         item = self.store.get(task, self.clock())
         if item is None or item.generation != generation:
             raise _unknown()
         if item.status == "pending":
-            body = callback.body if signed else None
+            # news of a job that is lost by now says nothing of the one that followed
+            body = callback.body if is_signed and item.resubmits == resubmits else None
             self._heed(item, None if body is None else Reply(200, callback.headers, body, ""))
         return Answer(status=200, body={"status": "received"})
 
-    def _verified(self, callback: Callback) -> tuple[Task, int, bool]:
-        """Which task and generation it is about, and whether it is signed. Raises NotFound, SecretUnavailable.
+    def _verified(self, callback: Callback) -> tuple[Task, int, int, bool]:
+        """Task, generation and resubmits it is about, and whether it is signed. Raises NotFound, SecretUnavailable.
 
         A body too large to be read cannot be believed, so its signature is no matter: the task is asked about.
         """

@@ -38,7 +38,7 @@ class Provider:
         credentials: Credentials,
         random: Random,
         key: Callable[[Task, Record], str] = idempotency_key,
-        callback_url: Callable[[Task, int], str] | None = None,
+        callback_url: Callable[[Task, int, int], str] | None = None,
     ) -> None:
         self.rules = rules
         self._pace = Pace(rules, random)
@@ -62,7 +62,7 @@ class Provider:
         context = self._context(task, record)
         if self._callback_url and (record.outputs is None or self.rules.poll is None):
             try:
-                context["callback"] = {"url": self._callback_url(task, record.generation)}
+                context["callback"] = {"url": self._callback_url(task, record.generation, record.resubmits)}
             except SecretUnavailable:
                 return self._pace.trouble(record, now, "secret")
         finding = Attempt(self.rules, self._pace, exchange, context, record, now).run()

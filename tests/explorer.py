@@ -303,10 +303,10 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
 
 
 def _callback(addresses: Addresses, scenario: Scenario) -> Callback:
-    """What the provider says by itself of the job of the scenario's generation."""
+    """What the provider says by itself of the first job of the scenario's generation."""
     found = {"generation": scenario.generation}
     body = dumps({"status": scenario.payload, "data": found, "partial": found, "error": "no"}).encode()
-    token = addresses.url(TASK, scenario.generation).rpartition("/")[2]
+    token = addresses.url(TASK, scenario.generation, 0).rpartition("/")[2]
     signature = hmac.new(_key("env:KEY", fresh=False).encode(), body, "sha256").hexdigest()
     return Callback(provider=PROVIDER, token=token, headers={"x-signature": signature}, body=body)
 

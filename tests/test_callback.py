@@ -84,15 +84,22 @@ class Hook:
         self.queue.add([Add(TASK, item.generation, record.to_text(), due_seconds)], token="t")
         return self.item()
 
-    def call(self, body: Any, *, signed_with: str | None = "theirs", **changes: Any) -> Answer:
-        """One callback."""
+    def call(self, body: Any, *, signed_with: str | None = "theirs", about: int = 0, **changes: Any) -> Answer:
+        """One callback, `about` the job after so many resubmits."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"content-type": "application/json"}
         if signed_with is not None:
             headers["x-signature"] = "sha256=" + hmac.new(signed_with.encode(), raw, hashlib.sha256).hexdigest()
-        token = self.addresses.url(TASK, self.generation).rpartition("/")[2]
+        token = self.addresses.url(TASK, self.generation, about).rpartition("/")[2]
         callback = {"provider": "example", "token": token, "headers": headers, "body": raw} | changes
         return self.receiver().receive(Callback(**callback))
+
+    def lose(self) -> Item:
+        """The job `j` is lost, and another has been submitted."""
+        lost = submitted(generation=self.generation, submitted_at=self.clock(), outputs=None, resubmits=1)
+        self.store.save(TASK, lost, self.clock(), resubmit=True)
+        self.store.save(TASK, dataclasses.replace(lost, outputs={"id": "k"}), self.clock())
+        return self.item()
 
     def receiver(self) -> Receiver:
         providers = {"example": self.provider}
@@ -129,24 +136,26 @@ DUE, LATER = ("waiting", True), ("waiting", False)
 # --- URLs
 
 
-def test_a_url_leads_to_its_task_and_generation_and_is_the_same_each_time(addresses: Addresses) -> None:
-    url = addresses.url(TASK, 7)
-    assert url == addresses.url(TASK, 7)
+def test_a_url_leads_to_its_job_and_is_the_same_each_time(addresses: Addresses) -> None:
+    url = addresses.url(TASK, 7, 2)
+    assert url == addresses.url(TASK, 7, 2)
     base, provider, token = url.rsplit("/", 2)
     assert (base, provider) == ("https://api.example.com/v1/callbacks", "example")
     assert token.replace("-", "").replace("_", "").replace(".", "").isalnum()
-    assert addresses.find("example", token) == (TASK, 7)
+    assert addresses.find("example", token) == (TASK, 7, 2)
 
 
 def test_no_other_token_leads_anywhere(addresses: Addresses, secrets: Secrets) -> None:
-    token = addresses.url(TASK, 7).rpartition("/")[2]
+    token = addresses.url(TASK, 7, 2).rpartition("/")[2]
     head, _, digest = token.partition(".")
-    other_head, _, other_digest = addresses.url(TASK, 8).rpartition("/")[2].partition(".")
+    others = [addresses.url(TASK, *job).rpartition("/")[2].partition(".") for job in ((8, 2), (7, 3))]
     forged = [
         "", ".", "x", "é", "\ud800", "e30.x", "WzEsMl0.x", "WyJhIiwiYiJd.x", "bnVsbA.x", head, f"{head}.",
-        f"{other_head}.{digest}", f"{head}.{other_digest}", f"{token}A", f"{token}=", token[:-1], token.upper(),
-        f"{head}=.{digest}", f" {token}", "WyJhIiwxZTk5OTldx.x", "WyJhIixOYU5d.x", "WyJhIixJbmZpbml0eV0.x",
-        "WyJhIiwxZTMwOF0.x",
+        *(f"{other}.{digest}" for other, _, _ in others), *(f"{head}.{other}" for _, _, other in others),
+        f"{token}A", f"{token}=", token[:-1], token.upper(),
+        f"{head}=.{digest}", f" {token}", "WyJhIiw3XQ.x", "WyJhIiwiYiIsMF0.x", "WyJhIiwxZTk5OTksMF0.x",
+        "WyJhIiw3LE5hTl0.x", "WyJhIiw3LEluZmluaXR5XQ.x", "WyJhIiw3LDFlOTk5OV0.x", "WyJhIiw3LDFlMzA4XQ.x",
+        "WyJhIiw3LG51bGxd.x", "WyJhIiw3LFtdXQ.x",
     ]  # fmt: skip
     assert [one for one in forged if addresses.find("example", one)] == []
     assert addresses.find("coin", token) is None
@@ -155,7 +164,7 @@ def test_no_other_token_leads_anywhere(addresses: Addresses, secrets: Secrets) -
 
 def test_no_url_is_made_with_an_empty_secret() -> None:
     with pytest.raises(SecretUnavailable):
-        Addresses(BASE, "env:KEY", Secrets({"env:KEY": ""})).url(TASK, 1)
+        Addresses(BASE, "env:KEY", Secrets({"env:KEY": ""})).url(TASK, 1, 0)
 
 
 def test_a_provider_is_told_the_url_when_it_is_asked_for_a_job_and_never_again(
@@ -166,9 +175,9 @@ def test_a_provider_is_told_the_url_when_it_is_asked_for_a_job_and_never_again(
     credentials = Credentials((), Secrets(), transport)
     provider = Provider(rules, transport, credentials, random.Random(1), callback_url=addresses.url)
     simulator.say(says(200, {"id": "j", "status": "async processing in progress"}), pending())
-    record = provider.ask(TASK, submitted(outputs=None, generation=7), now=1, seconds=5).record
+    record = provider.ask(TASK, submitted(outputs=None, generation=7, resubmits=2), now=1, seconds=5).record
     provider.ask(TASK, record, now=1, seconds=5)
-    assert [one.body and one.body["hook"] for one in simulator.asked] == [addresses.url(TASK, 7), None]
+    assert [one.body and one.body["hook"] for one in simulator.asked] == [addresses.url(TASK, 7, 2), None]
 
 
 def test_a_url_that_cannot_be_made_now_is_a_trouble_that_is_tried_again(simulator: Simulator) -> None:
@@ -316,6 +325,32 @@ def test_what_only_asking_can_tell_makes_the_task_due(hook: Hook, bench: Bench, 
     assert (hook.item(), place(bench)) == (before, DUE)
 
 
+PAYLOADS: list[dict[str, Any]] = [
+    {"status": "completed", "data": WHOLE},
+    {"status": "refused", "error": "the job was evicted"},
+    {"status": "async processing in progress", "id": "j", "data": {"rating": 1}},
+]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=["success", "failure", "pending"])
+def test_a_signed_payload_about_a_lost_job_stores_nothing_and_makes_the_one_that_followed_due(
+    hook: Hook, bench: Bench, payload: Any
+) -> None:
+    learns = {"poll": JOB["poll"] | {"outputs": {"id": "body.id"}}, "partial": "body.data", "callback": SIGNED}
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | learns)
+    hook.wait()
+    following = hook.lose()
+    assert hook.call(payload).body == RECEIVED
+    assert (hook.item(), place(bench)) == (following, DUE)
+
+
+def test_the_job_that_followed_a_lost_one_may_end_the_task_by_its_own_url(hook: Hook, bench: Bench) -> None:
+    hook.wait()
+    hook.lose()
+    hook.call({"status": "completed", "data": WHOLE}, about=1)
+    assert (hook.item().status, hook.item().data, bench.state()) == ("completed", WHOLE, {})
+
+
 # --- unsigned payloads
 
 
@@ -348,6 +383,18 @@ def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shorte
     assert place(bench) == DUE
 
 
+def test_a_clock_that_was_ahead_at_the_last_attempt_puts_the_task_off_by_no_more_than_the_shortest_delay(
+    hook: Hook, bench: Bench
+) -> None:
+    hook.provider = provider_at("http://127.0.0.1:1", JOB)
+    shortest = hook.provider.rules.backoff.min_delay
+    hook.wait(due_seconds=7200, asked_at=hook.clock() + 3_600_000)
+    hook.call(b"", signed_with=None)
+    assert place(bench) == LATER
+    bench.rewind(shortest)
+    assert place(bench) == DUE
+
+
 def test_a_task_that_is_worked_on_is_left_to_its_worker(hook: Hook, bench: Bench, queue: Queue) -> None:
     hook.provider = provider_at("http://127.0.0.1:1", JOB)
     hook.wait(due_seconds=0)
@@ -369,9 +416,9 @@ def refusal(call: Callable[[], object]) -> tuple[str, str | None]:
 def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook, bench: Bench) -> None:
     before, parts = hook.wait(), bench.parts()
     done = {"status": "completed", "data": "forged"}
-    token = hook.addresses.url(TASK, hook.generation).rpartition("/")[2]
-    others = [hook.addresses.url(TASK, hook.generation + by).rpartition("/")[2] for by in (-1, 1)]
-    unknown = hook.addresses.url(Task("example", "unknown"), hook.generation).rpartition("/")[2]
+    token = hook.addresses.url(TASK, hook.generation, 0).rpartition("/")[2]
+    others = [hook.addresses.url(TASK, hook.generation + by, 0).rpartition("/")[2] for by in (-1, 1)]
+    unknown = hook.addresses.url(Task("example", "unknown"), hook.generation, 0).rpartition("/")[2]
     calls: list[Callable[[], object]] = [
         lambda: hook.call(done, signed_with="another key"),
         lambda: hook.call(done, signed_with=None),
@@ -391,7 +438,7 @@ def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook
 def test_without_a_secret_of_our_own_every_token_is_unknown(hook: Hook) -> None:
     hook.wait()
     receiver = hook.receiver()
-    token = hook.addresses.url(TASK, hook.generation).rpartition("/")[2]
+    token = hook.addresses.url(TASK, hook.generation, 0).rpartition("/")[2]
     bare = dataclasses.replace(receiver, addresses=None)
     callback = Callback(provider="example", token=token, headers={}, body=b"")
     assert refusal(lambda: bare.receive(callback)) == ("there is no such callback", "path")
@@ -461,7 +508,7 @@ def test_no_payload_no_token_and_no_secret_is_logged(hook: Hook, caplog: pytest.
         hook.call({"status": "s3cr3t"}, signed_with="other")
     hook.call({"status": "completed", "data": "s3cr3t"})
     said = repr([vars(record) for record in caplog.records])
-    token = hook.addresses.url(TASK, hook.generation).rpartition("/")[2]
+    token = hook.addresses.url(TASK, hook.generation, 0).rpartition("/")[2]
     assert [record.message for record in caplog.records] == ["callback refused", "called back"]
     assert not any(word in said for word in ("s3cr3t", token, "theirs", "ours"))
 
@@ -502,7 +549,7 @@ def test_each_event_shape_is_answered(hook: Hook, deployed: Any, shape: Any, as_
     hook.wait()
     body = json.dumps({"status": "completed", "data": "Ünï"}, ensure_ascii=False)
     signature = hmac.new(b"theirs", body.encode(), hashlib.sha256).hexdigest()
-    path = hook.addresses.url(TASK, hook.generation).removeprefix("https://api.example.com/v1")
+    path = hook.addresses.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
     headers = {"X-SIGNATURE": f"sha256={signature}"}
     answer = deployed(shape("POST", path, body, headers, as_base64=as_base64))
     assert (answer["statusCode"], json.loads(answer["body"])) == (200, RECEIVED)
@@ -527,7 +574,7 @@ def test_a_body_beyond_the_limit_is_not_read_and_makes_the_task_due_if_the_token
     deployed: Any, hook: Hook, bench: Bench
 ) -> None:
     before = hook.wait()
-    path = hook.addresses.url(TASK, hook.generation).removeprefix("https://api.example.com/v1")
+    path = hook.addresses.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
     large, forged = "x" * (MAX_BODY_BYTES + 1), "/callbacks/example/x"
     answers = [deployed(rest("POST", path, body)) for path, body in ((forged, large), (forged, "{}"))]
     assert answers[0]["statusCode"] == 404

@@ -94,6 +94,7 @@ class Tale:
         said: str = "done",
         *,
         generation: int = 1,
+        resubmits: int = 0,
         kind: str = "signed",
         code: int = 200,
         job: str = "j",
@@ -101,7 +102,7 @@ class Tale:
         at: float | None = None,
     ) -> None:
         """A callback about TASK, half a second before it is answered."""
-        record = Record(generation=generation, created_at=0, input=None)
+        record = Record(generation=generation, created_at=0, input=None, resubmits=resubmits)
         key = idempotency_key(Task.from_id(TASK), record)
         self.now = self.now + 1 if at is None else at
         about: dict[str, Any] = {"provider": "jobs", "name": "a", "key": key, "job": job}
@@ -483,6 +484,7 @@ UNTOLD: dict[str, Callable[[Tale], object]] = {
     "of news": lambda tale: tale.called("running", at=2000),
     "of another job": lambda tale: tale.called(job="k", at=2000, code=503),
     "of another generation": lambda tale: tale.called(generation=2, at=2000, code=503),
+    "of another resubmit": lambda tale: tale.called(resubmits=1, at=2000, code=503),
     "later": lambda tale: tale.called(at=3002),
 }
 

@@ -121,7 +121,8 @@ def called(**payload: object) -> Callable[[World], Event]:
         item, body = world.item(NAME), json.dumps(payload)
         assert item
         addresses = Addresses("", "env:KEY", lambda *_, **__: CALLED["KEY"])
-        path = addresses.url(Task("job", NAME), int(item["generation"]["N"]))
+        resubmits = int(item["attempt"]["M"]["resubmits"]["N"]) if "attempt" in item else 0
+        path = addresses.url(Task("job", NAME), int(item["generation"]["N"]), resubmits)
         signature = hmac.new(CALLED["HOOK"].encode(), body.encode(), "sha256").hexdigest()
         return rest("POST", path, body, {"X-Signature": signature})
 

@@ -1,7 +1,7 @@
 """Whether callbacks were believed only where they were genuine and about the generation of the day.
 
 A genuine one that was answered 200 has done its work: an end that it told is stored. Whatever the callback function
-wrote is what a genuine callback had told about that very generation.
+wrote is what a genuine callback had told about that very job: that resubmit of that generation.
 """
 
 import json
@@ -17,7 +17,7 @@ TOLD_BY = {"completed": "done", "failed": "refused", "pending": "running"}
 
 def check(history: History) -> Iterator[Fault]:
     """Every callback that was believed and should not have been, or was not and should have been."""
-    genuine: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    genuine: dict[tuple[str, int, int], list[Event]] = defaultdict(list)
     for event in history.of("called"):
         submit = history.submits.get(event["key"])
         if submit is None:  # the submit itself is a fault, and told as one
@@ -25,10 +25,11 @@ def check(history: History) -> Iterator[Fault]:
         for kind, why in _of_call(history, event, submit.task, submit.generation):
             yield Fault(kind, submit.task, why, history.about(submit.task))
         if event["kind"] == "signed":
-            genuine[submit.task, submit.generation].append(event)
+            genuine[submit.task, submit.generation, submit.resubmits].append(event)
     for event in history.of("write"):
         new = event["new"]
-        if event.get("function") == "callback" and not _is_told(event, genuine[event["task"], new["generation"]]):
+        told = genuine[event["task"], new["generation"], new["resubmits"]]
+        if event.get("function") == "callback" and not _is_told(event, told):
             why = f"a callback wrote {new['status']} of generation {new['generation']}, which nobody had told"
             yield Fault("believed", event["task"], why, history.about(event["task"]))
 
