@@ -27,11 +27,13 @@ UNLIMITED = Limits()
 class Health:
     """What answers told of a provider: it is well; or to be left alone for `pause_seconds`; or in trouble, so often.
 
-    `patience` troubles in a row, or one after a pause, pause it for `trouble_seconds`, twice as long each time in a
-    row, at most `longest_seconds`.
+    `well` and `troubled` name the tasks whose answers were good or trouble: what the probe's own says ends a pause or
+    begins another. `patience` troubles in a row, or the probe's, pause it for `trouble_seconds`, twice as long each
+    time in a row, at most `longest_seconds`.
     """
 
-    well: bool = False
+    well: frozenset[str] = frozenset()
+    troubled: frozenset[str] = frozenset()
     pause_seconds: float = 0
     troubles: int = 0
     patience: int = PATIENCE

@@ -1,7 +1,7 @@
 """A provider's patience: how long to wait after an answer, and when it was enough."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -52,20 +52,23 @@ class Pace:
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Retry(cut, reason), record)
 
-    def health(self, findings: Sequence[Finding]) -> Health:
-        """What some attempts found of the provider itself, for all workers.
+    def health(self, findings: Mapping[str, Finding]) -> Health:
+        """What the attempts about the tasks of these names found of the provider itself, for all workers.
 
-        It is well if one answer was as it should be. Jitter only lengthens a pause, so that nobody comes back early;
-        none is longer than a task may take, so that all get their last poll.
+        It is well if one answer was as it should be; then no trouble counts but the probe's. Jitter only lengthens a
+        pause, so that nobody comes back early; none is longer than a task may take, so that all get their last poll.
         """
-        ends = [one.outcome for one in findings if isinstance(one.outcome, Retry | Failed)]
+        ends = [one.outcome for one in findings.values() if isinstance(one.outcome, Retry | Failed)]
         longer = self.random.uniform(1, PAUSE_JITTER)
         backoff = self.rules.backoff
+        well = frozenset(name for name, one in findings.items() if _is_answer(one))
+        troubled = frozenset(name for name, one in findings.items() if _is_trouble(one))
         return Health(
-            well=any(map(_is_answer, findings)),
+            well=well,
+            troubled=troubled,
             pause_seconds=longer
             * min(max((end.pause_seconds for end in ends), default=0), self.rules.max_wait_seconds),
-            troubles=sum(map(_is_trouble, findings)),
+            troubles=0 if well else len(troubled),
             trouble_seconds=longer * max(backoff.min_delay, LEAST_PAUSE_SECONDS),
             longest_seconds=max(backoff.max_delay, LEAST_PAUSE_SECONDS),
         )

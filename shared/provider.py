@@ -6,7 +6,7 @@ what an answer means, `pace.py` how long to wait.
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 
 from shared.attempt import Attempt
@@ -91,8 +91,8 @@ class Provider:
         """What trouble of our own leads to: another try, or the end after too much of it."""
         return self._pace.trouble(record, now, reason)
 
-    def health(self, findings: Sequence[Finding]) -> Health:
-        """What some attempts say of the provider as a whole."""
+    def health(self, findings: Mapping[str, Finding]) -> Health:
+        """What the attempts about the tasks of these names say of the provider as a whole."""
         return self._pace.health(findings)
 
     def _context(self, task: Task, record: Record) -> dict[str, Json]:

@@ -187,7 +187,8 @@ class Queue:
         return [Task(provider, name) for name in names]
 
     def _settle(self, verb: str, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]], health: Health) -> list[bool]:
-        return [bool(done) for done in self._run(verb, _provider(tasks), rows, _heard(health))]
+        answered = [(*row, _answer(health, task.name)) for row, task in zip(rows, tasks, strict=True)]
+        return [bool(done) for done in self._run(verb, _provider(tasks), answered, _heard(health))]
 
     def _run(self, verb: str, provider: str, rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()) -> list[Any]:
         batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
@@ -231,6 +232,10 @@ def _provider(tasks: Iterable[Task]) -> str:
 def _heard(health: Health) -> tuple[int, ...]:
     spans = (_ms(health.trouble_seconds), _ms(health.longest_seconds))
     return _ms(health.pause_seconds), -1 if health.well else health.troubles, health.patience, *spans
+
+
+def _answer(health: Health, name: str) -> int:
+    return int(name in health.well) - int(name in health.troubled)
 
 
 def _limits(limits: Limits) -> tuple[int | float, ...]:

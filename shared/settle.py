@@ -3,11 +3,11 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, assert_never
 
 from shared.item import Item
-from shared.limits import UNKNOWN, Health
+from shared.limits import Health
 from shared.outcome import Failed, Outcome, Pending, Retry
 from shared.pace import Finding
 from shared.provider import Provider
@@ -42,13 +42,16 @@ class Settlement:
 def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) -> Counter[str]:
     """Move tasks of one provider in the queue, at most one call per verb; the tally says what became of them.
 
-    The first call says how the provider is, as all the answers together tell. A task that somebody else has taken
-    meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
+    The first call says how the provider is, as all the answers together tell, so that troubles count once; each says
+    which of its own tasks had a good or a bad answer, as the probe may be any of them. A task that somebody else has
+    taken meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
     """
     by_verb: dict[Verb, list[Settlement]] = {"complete": [], "release": [], "bury": [], "forget": []}
     for settlement in settlements:
         by_verb[settlement.verb].append(settlement)
-    health = provider.health([Finding(one.outcome, one.record) for one in settlements if one.outcome and one.record])
+    health = provider.health(
+        {one.hold.task.name: Finding(one.outcome, one.record) for one in settlements if one.outcome and one.record}
+    )
     tally: Counter[str] = Counter()
     for verb, group in by_verb.items():
         if group:
@@ -56,7 +59,7 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
                 counts_as = settlement.counts_as if done or verb == "forget" else "lost"
                 tally[counts_as] += 1
                 report(settlement, counts_as)
-            health = UNKNOWN
+            health = replace(health, pause_seconds=0, troubles=0)
     return tally
 
 

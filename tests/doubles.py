@@ -240,11 +240,12 @@ class MemoryQueue:
         return self._hear([hold.task for hold in holds], health, [self._bury(hold) for hold in holds])
 
     def forget(self, ends: Sequence[tuple[Task, int]], health: Health = UNKNOWN) -> list[bool]:
-        dropped = []
+        dropped, known = [], []
         for task, generation in ends:
             parts = self._parts(task.provider)
+            known.append(task.name in parts.state and parts.parsed(task.name)[0] <= generation)
             dropped.append(parts.parsed(task.name)[0] <= generation and parts.drop(task.name))
-        return self._hear([task for task, _ in ends], health, dropped, answered=[True] * len(ends))
+        return self._hear([task for task, _ in ends], health, dropped, answered=known)
 
     def end(self, ends: Sequence[End]) -> list[bool]:
         return [self._end(*end) for end in ends]
@@ -378,25 +379,28 @@ class MemoryQueue:
     def _hear(
         self, tasks: Sequence[Task], health: Health, answers: list[bool], *, answered: list[bool] | None = None
     ) -> list[bool]:
-        names = [task.name for task, told in zip(tasks, answered or answers, strict=True) if told]
-        pause_ms = float(_ms(health.pause_seconds))
-        if not tasks or (pause_ms == 0 and health.troubles == 0 and not health.well):
+        if not tasks:
             return answers
         parts = self._parts(tasks[0].provider)
+        names = {task.name for task, told in zip(tasks, answered or answers, strict=True) if told}
+        probe = names & {parts.gate.get("probe", "")}
+        pause_ms = float(_ms(health.pause_seconds))
         until, pauses = parts.number("until"), parts.number("pauses") or 0
         is_paused = until is not None and self.now_ms < until
         in_a_row = (parts.number("troubles") or 0) + health.troubles
-        parts.gate.pop("troubles", None)
+        if health.well or health.troubles or pause_ms > 0:
+            parts.gate.pop("troubles", None)
+        is_enough = health.troubles > 0 and not health.well and in_a_row >= health.patience
         if health.troubles and not health.well:
             parts.set_number("troubles", in_a_row)
-            if not is_paused and (until is not None or in_a_row >= health.patience):
-                grown = _ms(health.trouble_seconds) * 2**pauses
-                pause_ms = max(pause_ms, min(_ms(health.longest_seconds), grown))
+        if not is_paused and (is_enough or (until is not None and probe & health.troubled)):
+            grown = _ms(health.trouble_seconds) * 2**pauses
+            pause_ms = max(pause_ms, min(_ms(health.longest_seconds), grown))
         if pause_ms > 0:
             parts.set_number("until", max(until or 0, self.now_ms + math.ceil(pause_ms)))
             parts.set_number("pauses", pauses + (not is_paused))
-        elif health.well and not is_paused and parts.gate.get("probe") in names:
-            for field in ("until", "probe", "pauses"):
+        elif not is_paused and probe & health.well:
+            for field in ("until", "probe", "pauses", "troubles"):
                 parts.gate.pop(field, None)
         return answers
 

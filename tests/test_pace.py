@@ -171,6 +171,11 @@ def found(outcome: Outcome, **fields: Any) -> Finding:
     return Finding(outcome, record(**fields))
 
 
+def named(*findings: Finding) -> dict[str, Finding]:
+    """One per task; their names are 0, 1 and so on."""
+    return {str(number): finding for number, finding in enumerate(findings)}
+
+
 GOOD = (
     found(Pending(2)),
     found(Completed(1)),
@@ -193,40 +198,41 @@ SILENT = (
 
 @pytest.mark.parametrize("finding", GOOD)
 def test_an_answer_that_the_file_knows_says_that_the_provider_is_well(finding: Finding) -> None:
-    health = pace().health([finding, *BAD, *SILENT])
-    assert (health.well, health.pause_seconds) == (True, 0)
-    assert pace().health([finding]).troubles == 0
+    health = pace().health(named(finding, *BAD, *SILENT))
+    assert (health.well, health.troubles, health.pause_seconds) == (frozenset({"0"}), 0, 0)
+    assert health.troubled == {str(number) for number in range(1, len(BAD) + 1)}
 
 
 @pytest.mark.parametrize("finding", BAD)
 def test_no_answer_or_one_that_passes_is_trouble_though_the_task_ends_with_it(finding: Finding) -> None:
-    health = pace().health([finding, finding, *SILENT])
-    assert (health.well, health.troubles, health.pause_seconds) == (False, 2, 0)
+    health = pace().health(named(finding, finding, *SILENT))
+    assert (health.well, health.troubles, health.pause_seconds) == (frozenset(), 2, 0)
+    assert health.troubled == {"0", "1"}
 
 
 @pytest.mark.parametrize("finding", SILENT)
 def test_what_concerns_one_job_or_ourselves_says_nothing_of_the_provider(finding: Finding) -> None:
-    health = pace().health([finding])
-    assert (health.well, health.troubles, health.pause_seconds) == (False, 0, 0)
+    health = pace().health(named(finding))
+    assert (health.well, health.troubled, health.troubles, health.pause_seconds) == (frozenset(), frozenset(), 0, 0)
 
 
 def test_a_pause_is_the_longest_one_asked_for_and_jitter_never_shortens_it() -> None:
     made = pace()
     findings = [found(Retry(30, "http", pause_seconds=30)), found(Failed("timeout", pause_seconds=60)), GOOD[0]]
-    pauses = [made.health(findings).pause_seconds for _ in range(200)]
+    pauses = [made.health(named(*findings)).pause_seconds for _ in range(200)]
     assert 60 <= min(pauses) < 61
     assert 74 < max(pauses) <= 60 * PAUSE_JITTER
 
 
 def test_no_pause_is_longer_than_a_task_may_take() -> None:
     asked_for = found(Retry(2, "http", pause_seconds=1e9))
-    assert 100 <= pace(maxWaitTime=100).health([asked_for]).pause_seconds <= 100 * PAUSE_JITTER
+    assert 100 <= pace(maxWaitTime=100).health(named(asked_for)).pause_seconds <= 100 * PAUSE_JITTER
 
 
 def test_a_pause_for_troubles_begins_at_the_shortest_wait_but_never_at_nothing() -> None:
-    health = pace().health(BAD)
+    health = pace().health(named(*BAD))
     assert 2 <= health.trouble_seconds <= 2 * PAUSE_JITTER
     assert health.longest_seconds == 20
-    restless = pace(minDelay=0, maxDelay=0).health(BAD)
+    restless = pace(minDelay=0, maxDelay=0).health(named(*BAD))
     assert 1 <= restless.trouble_seconds <= PAUSE_JITTER
     assert restless.longest_seconds == 1

@@ -3,6 +3,7 @@
 Spans are long against what a test takes, since a server's own time goes on; only `rewind` lets them pass.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -17,7 +18,8 @@ from tests.conftest import EVERY_KIND, SERVERS
 from tests.keys import PROVIDER, Bench, key_of
 
 LEASE_SECONDS = 3000.0
-WELL = Health(well=True)
+NAMES = frozenset("abcdefgh")
+WELL = Health(well=NAMES)
 LOOK_AGAIN_SECONDS = 1.0
 
 Rewind = Callable[[float], None]
@@ -529,7 +531,7 @@ def test_a_good_answer_that_comes_late_does_not_end_a_pause_before_its_time(queu
 
 
 def test_a_good_answer_beside_it_does_not_outweigh_a_pause(queue: Queue) -> None:
-    paused(queue, Health(pause_seconds=600, well=True))
+    paused(queue, Health(pause_seconds=600, well=frozenset({"first"})))
     put(queue, "a")
     assert claim(queue).wait_seconds == about(600)
 
@@ -612,14 +614,92 @@ def test_an_answer_to_an_attempt_from_before_the_pause_does_not_end_it(queue: Qu
     assert len(claim(queue).tasks) >= 3
 
 
-def settle_as(queue: Queue, verb: str, hold: Hold) -> None:
-    """Settle it with a good answer."""
+def settle_as(queue: Queue, verb: str, *some: Hold, health: Health = WELL) -> None:
+    """Settle them in one call, with good answers if nothing else is said."""
     {
-        "complete": lambda: queue.complete([hold], WELL),
-        "release": lambda: queue.release([Release(hold, 5000)], WELL),
-        "bury": lambda: queue.bury([hold], WELL),
-        "forget": lambda: queue.forget([(hold.task, 1)], WELL),
+        "complete": lambda: queue.complete(some, health),
+        "release": lambda: queue.release([Release(hold, 5000) for hold in some], health),
+        "bury": lambda: queue.bury(some, health),
+        "forget": lambda: queue.forget([(hold.task, 1) for hold in some], health),
     }[verb]()
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "bury", "forget"])
+@pytest.mark.parametrize("probe_is_well", [True, False])
+def test_among_answers_of_one_call_the_probes_own_ends_the_pause_or_begins_another(
+    queue: Queue, rewind: Rewind, bench: Bench, verb: str, probe_is_well: bool
+) -> None:
+    before, probe = before_and_probe(queue, rewind)
+    good, bad = (probe, before) if probe_is_well else (before, probe)
+    settle_as(queue, verb, before, probe, health=mixed(good, bad))
+    if probe_is_well:
+        assert bench.parts()["gate"] == {}
+    else:
+        assert bench.parts()["gate"]["pauses"] == "2"
+        assert claim(queue).wait_seconds == about(200)
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "bury", "forget"])
+@pytest.mark.parametrize("probe_is_well", [True, False])
+def test_the_probes_answer_is_heard_from_its_own_call_alone(
+    queue: Queue, rewind: Rewind, bench: Bench, verb: str, probe_is_well: bool
+) -> None:
+    before, probe = before_and_probe(queue, rewind)
+    health = mixed(probe, before) if probe_is_well else mixed(before, probe)
+    settle_as(queue, verb, before, health=health)
+    assert bench.parts()["gate"]["pauses"] == "1"
+    assert claim(queue).tasks == ()
+    settle_as(queue, verb, probe, health=health)
+    assert bench.parts()["gate"].get("pauses") == (None if probe_is_well else "2")
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "bury"])
+@pytest.mark.parametrize("probe_is_well", [True, False])
+def test_an_answer_about_the_probes_task_that_is_lost_is_not_the_probes(
+    queue: Queue, rewind: Rewind, bench: Bench, verb: str, probe_is_well: bool
+) -> None:
+    before, probe = before_and_probe(queue, rewind)
+    lost = Hold(probe.task, 1, "somebody else's")
+    settle_as(queue, verb, lost, health=mixed(lost, before) if probe_is_well else mixed(before, lost))
+    assert bench.parts()["gate"]["pauses"] == "1"
+    assert claim(queue).tasks == ()
+
+
+@pytest.mark.parametrize("probe_is_well", [True, False])
+def test_to_forget_an_older_generation_of_the_probes_task_is_not_the_probes_answer(
+    queue: Queue, rewind: Rewind, bench: Bench, probe_is_well: bool
+) -> None:
+    before, probe = before_and_probe(queue, rewind)
+    health = mixed(probe, before) if probe_is_well else mixed(before, probe)
+    queue.forget([(probe.task, 0)], health)
+    assert bench.parts()["gate"]["pauses"] == "1"
+    assert claim(queue).tasks == ()
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "bury", "forget"])
+def test_trouble_of_an_attempt_from_before_a_pause_begins_no_other(
+    queue: Queue, rewind: Rewind, bench: Bench, verb: str
+) -> None:
+    before, _ = before_and_probe(queue, rewind)
+    settle_as(queue, verb, before, health=trouble())
+    assert bench.parts()["gate"]["pauses"] == "1"
+    assert bench.parts()["gate"]["troubles"] == "1"
+
+
+def before_and_probe(queue: Queue, rewind: Rewind) -> tuple[Hold, Hold]:
+    """An attempt from before a pause that is over, and the probe after it; others wait."""
+    put(queue, "abcdef")
+    before, asked = holds(claim(queue, limit=2))
+    queue.release([Release(asked)], Health(pause_seconds=600))
+    rewind(600)
+    (probe,) = holds(claim(queue, token="prober"))
+    return before, probe
+
+
+def mixed(good: Hold, bad: Hold) -> Health:
+    """What a good and a bad answer tell together."""
+    well, troubled = frozenset({good.task.name}), frozenset({bad.task.name})
+    return dataclasses.replace(trouble(0), well=well, troubled=troubled)
 
 
 def test_if_the_probes_worker_dies_another_probe_is_made_after_its_lease(queue: Queue, rewind: Rewind) -> None:
@@ -669,7 +749,7 @@ def test_a_probe_keeps_to_the_limits(queue: Queue, rewind: Rewind) -> None:
 
 
 def trouble(count: int = 1, patience: int = 3) -> Health:
-    return Health(troubles=count, patience=patience, trouble_seconds=100, longest_seconds=700)
+    return Health(troubles=count, troubled=NAMES, patience=patience, trouble_seconds=100, longest_seconds=700)
 
 
 def settle_one(queue: Queue, health: Health) -> None:

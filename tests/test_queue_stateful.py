@@ -266,15 +266,20 @@ LIMITS = st.sampled_from(
         Limits(rate_seconds=333.3, burst=3, parallel=3, open_jobs=3),
     ]
 )
+ODD, EVEN = (frozenset(f"task {number}" for number in range(9) if number % 2 == odd) for odd in (1, 0))
 HEALTH = st.sampled_from(
     [
         UNKNOWN,
         UNKNOWN,
-        Health(well=True),
+        Health(well=ODD),
+        Health(well=ODD | EVEN),
         Health(pause_seconds=500),
-        Health(pause_seconds=50, well=True),
+        Health(pause_seconds=50, well=ODD),
         Health(troubles=1, patience=2, trouble_seconds=300, longest_seconds=700),
-        Health(troubles=3, patience=2, trouble_seconds=300, longest_seconds=700),
+        Health(troubles=1, troubled=EVEN, patience=2, trouble_seconds=300, longest_seconds=700),
+        Health(troubles=3, troubled=ODD | EVEN, patience=2, trouble_seconds=300, longest_seconds=700),
+        Health(well=ODD, troubled=EVEN, trouble_seconds=300, longest_seconds=700),
+        Health(troubled=EVEN, trouble_seconds=300, longest_seconds=700),
     ]
 )
 many_names = st.sampled_from([f"task {number}" for number in range(9)])

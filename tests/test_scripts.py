@@ -221,7 +221,11 @@ def test_a_full_server_still_drains(queue: Queue, seed: Any, bench: Bench, redis
 @pytest.mark.parametrize("verb", ["complete", "release", "bury", "forget"])
 @pytest.mark.parametrize(
     "health",
-    [Health(pause_seconds=60), Health(well=True), Health(troubles=9, trouble_seconds=60, longest_seconds=60)],
+    [
+        Health(pause_seconds=60),
+        Health(well=frozenset({"lost"})),
+        Health(troubles=9, trouble_seconds=60, longest_seconds=60),
+    ],
     ids=["pause", "well", "troubles"],
 )
 def test_a_full_server_hears_how_the_provider_is_though_nothing_is_held(
@@ -249,7 +253,13 @@ def test_a_full_server_still_drains_under_limits_and_in_groups(
     with full(redis_client):
         claim = queue.claim(PROVIDER, limit=10, lease_seconds=30, token="t", limits=LIMITED)
         assert queue.claim(PROVIDER, limit=10, lease_seconds=30, token="t", limits=LIMITED).tasks == ()
-        assert queue.complete([claimed.hold for claimed in claim.tasks], Health(well=True)) == [True] * 3
+        assert (
+            queue.complete(
+                [claimed.hold for claimed in claim.tasks],
+                Health(well=frozenset(claimed.hold.task.name for claimed in claim.tasks)),
+            )
+            == [True] * 3
+        )
         assert len(queue.claim(PROVIDER, limit=10, lease_seconds=30, token="t", limits=LIMITED).tasks) == 3
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared.errors import QueueUnavailable
+from shared.limits import Health
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.queue import Queue
-from shared.queued import Hold
+from shared.queued import Hold, Release
 from shared.record import Record
 from shared.settle import Settlement, facts, settle
 from shared.task import Task
@@ -162,3 +163,71 @@ def test_a_lost_task_is_said_to_be_lost(queue: Queue, caplog: pytest.LogCaptureF
     caplog.set_level(logging.INFO, logger="meanwhile")
     settle(queue, PROVIDER, [settlement(STRANGER, "complete", "completed", outcome=Completed(1))])
     assert [line.message for line in caplog.records] == ["lost"]
+
+
+# --- what the answers tell of the provider
+
+GOOD: dict[str, Any] = {
+    "complete": Completed(1),
+    "release": Pending(5),
+    "bury": Failed("upstream"),
+    "forget": Failed("upstream"),
+}
+BAD: dict[str, Any] = {
+    "complete": None,
+    "release": Retry(5, "http"),
+    "bury": Failed("too-many-errors"),
+    "forget": Failed("too-many-errors"),
+}
+VERBS = ("complete", "release", "bury", "forget")
+
+
+def answered(hold: Hold, verb: str, outcome: Any) -> Settlement:
+    bad = outcome is BAD[verb]
+    record = Record(generation=1, created_at=0, input={}, errors=int(bad), reason="http" if bad else None)
+    return settlement(hold, verb, "settled", outcome=outcome, record=record)
+
+
+@pytest.fixture
+def before_and_probe(queue: Queue, seed: Any, rewind: Any) -> tuple[Hold, Hold]:
+    """An attempt from before a pause that is over, and the probe after it."""
+    before, asked = seed("before", lease_seconds=3000), seed("probe", lease_seconds=3000)
+    queue.release([Release(asked)], Health(pause_seconds=50))
+    rewind(60)
+    (probe,) = queue.claim("example", limit=5, lease_seconds=3000, token="prober").tasks
+    return before, probe.hold
+
+
+@pytest.mark.parametrize("probe_verb", VERBS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_good_probe_ends_the_pause_whatever_is_settled_beside_it(
+    queue: Queue, bench: Bench, before_and_probe: tuple[Hold, Hold], verb: str, probe_verb: str
+) -> None:
+    before, probe = before_and_probe
+    settle(queue, PROVIDER, [answered(before, verb, BAD[verb]), answered(probe, probe_verb, GOOD[probe_verb])])
+    assert bench.parts()["gate"] == {}
+
+
+@pytest.mark.parametrize("probe_verb", ["release", "bury", "forget"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_failed_probe_begins_a_longer_pause_although_an_older_attempt_ended_well(
+    queue: Queue, bench: Bench, before_and_probe: tuple[Hold, Hold], verb: str, probe_verb: str
+) -> None:
+    before, probe = before_and_probe
+    settle(queue, PROVIDER, [answered(before, verb, GOOD[verb]), answered(probe, probe_verb, BAD[probe_verb])])
+    gate = bench.parts()["gate"]
+    assert gate["pauses"] == "2"
+    assert float(gate["until"]) > bench.keys.now()
+
+
+def test_troubles_count_once_however_many_verbs_tell_of_them(queue: Queue, seed: Any, bench: Bench) -> None:
+    settlements = [answered(seed(verb, lease_seconds=30), verb, BAD[verb]) for verb in ("release", "bury", "forget")]
+    settle(queue, PROVIDER, settlements)
+    assert bench.parts()["gate"] == {"troubles": "3"}
+
+
+def test_a_good_answer_outweighs_the_troubles_of_every_other_verb(queue: Queue, seed: Any, bench: Bench) -> None:
+    troubled = [answered(seed(f"{number}", lease_seconds=30), "release", BAD["release"]) for number in range(9)]
+    well = answered(seed("well", lease_seconds=30), "forget", GOOD["forget"])
+    settle(queue, PROVIDER, [*troubled, well])
+    assert bench.parts()["gate"] == {}

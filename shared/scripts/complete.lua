@@ -2,10 +2,11 @@
 --
 -- Promise   a task held under this token and generation leaves nothing behind; any other is not touched. The gate
 --           learns how the provider is.
--- ARGV      what was heard (see prelude), then for each task: name, token, generation
+-- ARGV      what was heard (see prelude), then for each task: name, token, generation, answer
 -- Returns   for each task: 1 done, 0 lost
-local replies, held = held_rows(HEARD + 1, 3)
-local gone, set = heard(held)
+local WIDTH = 4
+local replies, held = held_rows(HEARD + 1, WIDTH)
+local gone, set = heard(replies, WIDTH)
 
 drop(held)
 note(gone, set)

@@ -2,13 +2,15 @@
 --
 -- Promise   whatever is held of the task with this generation or a lower one leaves nothing behind, whoever has the
 --           lease, dead letters too; a higher generation is not touched. The gate learns how the provider is.
--- ARGV      what was heard (see prelude), then for each task: name, generation
+-- ARGV      what was heard (see prelude), then for each task: name, generation, answer
 -- Returns   for each task: 1 something was dropped, 0 nothing was
-local names, older = column(HEARD + 1, 2), {}
+local WIDTH = 3
+local names, older, known = column(HEARD + 1, WIDTH), {}, {}
 for i, text in ipairs(call('HMGET', state, names)) do
-  older[i] = tonumber((parse(text))) <= tonumber(ARGV[HEARD + 2 * i])
+  older[i] = tonumber((parse(text))) <= tonumber(ARGV[HEARD + 2 + (i - 1) * WIDTH])
+  known[i] = text and older[i] and 1 or 0
 end
-local gone, set = heard(names)
+local gone, set = heard(known, WIDTH)
 
 local replies = {}
 for i, name in ipairs(names) do

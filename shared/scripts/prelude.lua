@@ -112,32 +112,33 @@ end
 
 -- What a settling call's answers say of the provider, as fields of the gate to delete and to set. The first of ARGV:
 --   1 pause in ms (0: none)  2 troubles (-1: it is well)  3 patience  4 pause in ms for troubles  5 the longest
--- A pause is only ever lengthened: once it is over, a good answer to the probe ends it, if that is among the `names`
--- that are settled; others may have begun before it. `patience` troubles in a row, or one after a pause, begin another,
--- twice as long each time in a row.
+-- The last of each row, `width` long, is its own answer: 1 good, -1 trouble, 0 neither. The probe's, if its row is 1 in
+-- `settled`, ends a pause that is over or begins another; other attempts may have begun before it. So do `patience`
+-- troubles in a row begin one, twice as long each time in a row. A pause under way is only ever lengthened.
 local HEARD = 5
-local function heard(names)
+local function heard(settled, width)
   local pause_ms, troubles, patience = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-  if pause_ms == 0 and troubles == 0 then return {}, {} end
   local stored = redis.call('HMGET', gate, 'until', 'troubles', 'pauses', 'probe')
+  local probed = 0
+  for i, is_settled in ipairs(settled) do
+    local last = HEARD + i * width
+    if is_settled == 1 and ARGV[last - width + 1] == stored[4] then probed = tonumber(ARGV[last]) end
+  end
   local paused_until, pauses = number(stored[1]), number(stored[3]) or 0
   local is_paused = paused_until and now < paused_until
-  local gone, set = { 'troubles' }, {}
-  if troubles > 0 then
-    local in_a_row = (number(stored[2]) or 0) + troubles
-    set = { 'troubles', in_a_row }
-    if not is_paused and (paused_until or in_a_row >= patience) then
-      pause_ms = math.max(pause_ms, math.min(tonumber(ARGV[5]), tonumber(ARGV[4]) * 2 ^ pauses))
-    end
+  local gone, set = {}, {}
+  local in_a_row = (number(stored[2]) or 0) + troubles
+  if troubles ~= 0 or pause_ms > 0 then gone = { 'troubles' } end
+  if troubles > 0 then set = { 'troubles', in_a_row } end
+  if not is_paused and (paused_until and probed < 0 or troubles > 0 and in_a_row >= patience) then
+    pause_ms = math.max(pause_ms, math.min(tonumber(ARGV[5]), tonumber(ARGV[4]) * 2 ^ pauses))
   end
   if pause_ms > 0 then
     if not is_paused then pauses = pauses + 1 end
     set[#set + 1], set[#set + 2] = 'until', math.max(paused_until or 0, now + math.ceil(pause_ms))
     set[#set + 1], set[#set + 2] = 'pauses', pauses
-  elseif troubles < 0 and not is_paused then
-    for _, name in ipairs(names) do
-      if name == stored[4] then gone = { 'troubles', 'until', 'probe', 'pauses' } end
-    end
+  elseif probed > 0 and not is_paused then
+    gone = { 'troubles', 'until', 'probe', 'pauses' }
   end
   return gone, set
 end

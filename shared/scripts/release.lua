@@ -4,12 +4,12 @@
 --           job counted as open or not; any other is not touched. One that `end` has found in process ends instead.
 --           The gate learns how the provider is.
 -- ARGV      what was heard (see prelude), then for each task:
---           name, token, generation, delay in ms, record ('': as it was), '1': its job is open
+--           name, token, generation, delay in ms, record ('': as it was), '1': its job is open, answer
 -- Returns   for each task: 1 done, 0 lost
-local WIDTH = 6
+local WIDTH = 7
 local ENDS = { buried = true, forgotten = true }
 local replies, held = held_rows(HEARD + 1, WIDTH)
-local gone, set = heard(held)
+local gone, set = heard(replies, WIDTH)
 local scores, states, records, jobless, kept, ended, listed = {}, {}, {}, {}, {}, {}, {}
 local marks, number_held = call('HMGET', tasks, held), 0
 for i, is_held in ipairs(replies) do
