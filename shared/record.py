@@ -70,6 +70,16 @@ class Record:
         if isinstance(version, int) and version > VERSION:
             raise RecordError(f"the record has version {version}, this code knows {VERSION}", newer=True)
         try:
-            return cls(**fields)
+            record = cls(**fields)
         except TypeError as error:
             raise RecordError("the record has other fields than its version says") from error
+        if not record._is_typed():
+            raise RecordError("the record's fields are of other types than its version says")
+        return record
+
+    def _is_typed(self) -> bool:
+        """Whether what is counted, compared and looked into can be."""
+        counts = (self.generation, self.created_at, self.resubmits, self.polls, self.errors, self.attempts)
+        instants = (self.submitted_at, self.job_at, self.asked_at, self.unauthorized_at)
+        numbers = [*counts, self.confirmed_at, *(instant for instant in instants if instant is not None)]
+        return all(type(number) is int for number in numbers) and isinstance(self.outputs, dict | None)

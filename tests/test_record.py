@@ -52,6 +52,14 @@ def test_anything_else_is_junk(text: str | None) -> None:
     assert not caught.value.newer
 
 
+@pytest.mark.parametrize(
+    "junk", [{"errors": None}, {"created_at": "now"}, {"generation": 1.5}, {"job_at": True}, {"outputs": []}], ids=str
+)
+def test_a_field_of_another_type_is_junk(junk: dict[str, Any]) -> None:
+    with pytest.raises(RecordError, match="other types"):
+        Record.from_text(json.dumps(json.loads(RECORD.to_text()) | junk))
+
+
 def test_an_unknown_field_under_a_known_version_is_junk() -> None:
     fields = json.loads(RECORD.to_text()) | {"colour": "blue"}
     with pytest.raises(RecordError, match="other fields") as caught:
