@@ -172,11 +172,9 @@ class Worker:
     def _unstored(self, base: Settlement, before: Record) -> Settlement:
         """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
         match base.outcome:
-            case Pending(delay_seconds=delay):
-                return dataclasses.replace(base, delay_seconds=delay)
             case Retry(delay_seconds=delay, action="resubmit"):  # it must stand in the item before it may happen
                 return dataclasses.replace(base, delay_seconds=delay, record=before)
-            case Retry(delay_seconds=delay):
+            case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
                 return dataclasses.replace(base, delay_seconds=delay)
         return dataclasses.replace(base, delay_seconds=STORE_RETRY_SECONDS)
 
