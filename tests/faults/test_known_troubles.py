@@ -31,16 +31,6 @@ DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 ACCEPTING = FILE | {"firstAnswer": 0}
 
 
-def due(world: World, *names: str) -> None:
-    for name in names:
-        world.post(name)
-    world.pass_(LEASE_SECONDS)
-
-
-def polls(world: World) -> Counter[str]:
-    return Counter(asked.name for asked in world.simulator.asked if asked.method == "GET")
-
-
 def seen(world: World, name: str = NAME) -> dict[str, Any]:
     return world.ask(rest("GET", f"/tasks?provider=job&name={name}")).body
 
@@ -71,15 +61,15 @@ def test_fifty_requests_at_once_for_one_task_begin_one_job(world: World) -> None
 
 def test_three_tasks_whose_worker_was_killed_are_all_asked_after_one_lease_later(world: World) -> None:
     names = ("a", "b", "c")
-    due(world, *names)
+    world.due(*names)
     assert world.run("process", dies_after=0).killed
     assert {place for place, _ in world.bench.state("job").values()} == {"processing"}
     world.pass_(LEASE_SECONDS)
-    before = {name: polls(world)[name] for name in names}
+    before = {name: world.polls()[name] for name in names}
     world.simulator.say(PENDING)
     tally = world.process()
     assert tally == {"job": {"claimed": 3, "expired": 3, "snoozed": 3}}
-    assert {name: polls(world)[name] - before[name] for name in names} == dict.fromkeys(names, 1)
+    assert {name: world.polls()[name] - before[name] for name in names} == dict.fromkeys(names, 1)
     for name in names:
         world.check(name)
         assert (seen(world, name)["schedule"], seen(world, name)["attempts"]) == ("waiting", 2)
@@ -96,7 +86,7 @@ def test_a_task_whose_answer_kills_the_worker_is_a_dead_letter_after_so_many_cla
         lives[-1].process.kill()
 
     neighbours = ("x", "y", "z")
-    due(world, "killer", *neighbours)
+    world.due("killer", *neighbours)
     world.simulator.say(DONE.after(kill), to="killer")
     asked = []
     for _ in range(7):
@@ -104,10 +94,10 @@ def test_a_task_whose_answer_kills_the_worker_is_a_dead_letter_after_so_many_cla
         lives.append(world.send("process"))
         started.set()
         lives[-1].wait()
-        asked.append(sum(polls(world)[name] for name in neighbours))
+        asked.append(sum(world.polls()[name] for name in neighbours))
         world.pass_(LEASE_SECONDS + 1)
     assert [life.killed for life in lives] == [True] * 4 + [False] * 3
-    assert polls(world)["killer"] == 4
+    assert world.polls()["killer"] == 4
     assert (seen(world, "killer")["status"], seen(world, "killer")["error"]["reason"]) == ("failed", "crashed")
     assert seen(world, "killer")["schedule"] == "dead letter"
     assert all(later > earlier for earlier, later in zip(asked, asked[2:], strict=False))
@@ -136,7 +126,7 @@ def test_a_task_due_long_after_its_lease_would_end_is_not_asked_about_before(mak
 
 
 def test_a_job_that_never_ends_is_given_up_at_its_age_with_what_was_learned(world: World) -> None:
-    due(world, NAME)
+    world.due(NAME)
     assert world.process() == {"job": {"claimed": 1, "snoozed": 1}}
     world.pass_(8 * DAYS)
     assert world.process() == {"job": {"claimed": 1, "buried": 1}}
@@ -158,7 +148,7 @@ def test_end_words_of_any_spelling_end_a_task_and_an_unknown_one_is_reported_and
     world = make_world(files={"job": FILE | {"acceptors": [*ends, *FILE["acceptors"]]}})
     words = {"TIMEOUT": "failed", "CANCELLED": "failed", "Failed": "failed", "done ": "completed", "odd": "pending"}
     names = {word: f"{number}" for number, word in enumerate(words)}
-    due(world, *names.values())
+    world.due(*names.values())
     for word, name in names.items():
         world.simulator.say(says(200, {"data": 1, "status": word}), to=name)
     world.process()
@@ -174,7 +164,7 @@ def test_end_words_of_any_spelling_end_a_task_and_an_unknown_one_is_reported_and
 
 def test_an_answer_that_comes_byte_by_byte_is_given_up_and_its_task_waits(make_world: MakeWorld) -> None:
     world = make_world(ATTEMPT_SECONDS="0.3")
-    due(world, NAME)
+    world.due(NAME)
     world.simulator.say(DRIPPING)
     assert world.process() == {"job": {"claimed": 1, "retried": 1}}
     assert [place for place, _ in world.bench.state("job").values()] == ["waiting"]
@@ -186,7 +176,7 @@ def test_a_task_is_due_when_its_answer_says_and_else_when_its_file_does(world: W
     least, usual = FILE["polling"]["minDelay"], FILE["polling"]["minDelay"] * 2
     waits = {"120": 120, dates[0]: 120, dates[1]: least, "soon": usual}
     names = {said: f"{number}" for number, said in enumerate(waits)}
-    due(world, *names.values())
+    world.due(*names.values())
     for said, name in names.items():
         world.simulator.say(says(200, {"status": "async processing in progress"}, Retry_After=said), to=name)
     before = world.bench.keys.now()
@@ -205,7 +195,7 @@ def test_two_faults_of_ours_among_ten_tasks_harm_no_other_and_the_tick_returns_i
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"{number}" for number in range(10)]
-    due(world, *names)
+    world.due(*names)
     world.simulator.say(DONE)
     ask, record = wiring.providers()["job"].ask, wiring.worker()._record
 
@@ -262,7 +252,7 @@ def spent(world: World) -> tuple[int, int]:
 
 
 def test_a_name_whose_task_has_ended_is_answered_while_fresh_and_else_begun_again(world: World) -> None:
-    due(world, NAME)
+    world.due(NAME)
     world.simulator.say(DONE)
     assert world.process() == {"job": {"claimed": 1, "completed": 1}}
     generation = seen(world)["generation"]
@@ -312,7 +302,7 @@ def test_a_tick_with_little_time_claims_only_what_it_can_end_and_is_back_before(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, names = make_world(PARALLEL_TASKS="4", ATTEMPT_SECONDS="3"), [f"{number}" for number in range(40)]
-    due(world, *names)
+    world.due(*names)
     world.simulator.say(DONE)
     virtual, ends_at = VirtualTime(world, monkeypatch, lambda _: 3), world.clock.monotonic() + 20
     tally = virtual._ticker.run(lambda: ends_at - world.clock.monotonic())["job"]
@@ -325,7 +315,7 @@ def test_a_cold_start_into_32_attempts_at_once_makes_one_client(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, names = make_world(PARALLEL_TASKS="32"), [f"{number}" for number in range(32)]
-    due(world, *names)
+    world.due(*names)
     together, made, create = threading.Barrier(32), list[str](), Session.create_client
 
     def creates(session: Session, service: str, *arguments: Any, **options: Any) -> Any:

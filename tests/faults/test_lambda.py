@@ -26,16 +26,6 @@ PENDING = pending({"city": "Ghent"}, id="j-1")
 DONE = completed({"city": "Ghent", "rating": 4.5})
 
 
-def due(world: World, *names: str) -> None:
-    for name in names:
-        world.post(name)
-    world.pass_(LEASE_SECONDS)
-
-
-def polls(world: World) -> Counter[str]:
-    return Counter(asked.name for asked in world.simulator.asked if asked.method == "GET")
-
-
 def ends_well(world: World, *names: str) -> None:
     world.simulator.say(DONE)
     for name in names:
@@ -53,7 +43,7 @@ def test_a_function_that_runs_into_its_timeout_in_mid_batch_loses_nothing_and_re
     make_world: MakeWorld,
 ) -> None:
     world, names = make_world(PARALLEL_TASKS="3"), [f"{number}" for number in range(6)]
-    due(world, *names)
+    world.due(*names)
     held, over = threading.Semaphore(0), threading.Event()
 
     def hold() -> None:
@@ -77,18 +67,18 @@ def test_a_function_that_runs_into_its_timeout_in_mid_batch_loses_nothing_and_re
         world.simulator.say(DONE, to=name)
         world.check(name)
     ends_well(world, *names)
-    assert all(polls(world)[name] == 1 for name in names[:2])
+    assert all(world.polls()[name] == 1 for name in names[:2])
 
 
 def test_two_ticks_of_one_event_at_once_ask_about_each_task_once(make_world: MakeWorld) -> None:
     world, names = make_world(PARALLEL_TASKS="3"), [f"{number}" for number in range(20)]
-    due(world, *names)
-    both = DONE.after(lambda: wait_until(lambda: polls(world).total() >= 6, PATIENCE_SECONDS, "both"))
+    world.due(*names)
+    both = DONE.after(lambda: wait_until(lambda: world.polls().total() >= 6, PATIENCE_SECONDS, "both"))
     world.simulator.say(both)
     event = {"id": "the same"}
     lives = [world.send("process", event) for _ in range(2)]
     tallies = [life.wait().result["job"] for life in lives]
-    assert polls(world) == Counter(names)
+    assert world.polls() == Counter(names)
     assert [tally["completed"] > 0 for tally in tallies] == [True, True]
     assert sum(tally["completed"] for tally in tallies) == len(names)
     assert world.bench.state("job") == {}
@@ -142,7 +132,7 @@ def test_after_a_freeze_no_stale_connection_makes_a_call_fail_or_repeat(
 def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch, amid: bool
 ) -> None:
-    due(world, NAME)
+    world.due(NAME)
     provider = wiring.providers()["job"]
     ask, begun, over, returned = provider.ask, threading.Event(), threading.Event(), threading.Event()
 
@@ -189,7 +179,7 @@ def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(
 
 
 def test_no_call_leaves_a_thread_behind(world: World) -> None:
-    due(world, NAME, "b", "c")
+    world.due(NAME, "b", "c")
     world.simulator.say(PENDING)
     world.process()
 
@@ -222,7 +212,7 @@ def newer(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_record_of_a_later_version_is_left_as_it_is_however_often_it_is_met(world: World) -> None:
-    due(world, NAME)
+    world.due(NAME)
     before = world.redis.hget(key_of("job", "tasks"), NAME) or ""
     text, asked = rewrite(world, newer), world.simulator.calls()
     for _ in range(15):
@@ -237,7 +227,7 @@ def test_a_record_of_a_later_version_is_left_as_it_is_however_often_it_is_met(wo
 
 
 def test_a_record_of_a_later_version_is_not_given_up_though_workers_die_with_it(world: World) -> None:
-    due(world, NAME)
+    world.due(NAME)
     before = world.redis.hget(key_of("job", "tasks"), NAME) or ""
     text = rewrite(world, newer)
     for claim in (0, 1, 1, 1, 1):
@@ -250,7 +240,7 @@ def test_a_record_of_a_later_version_is_not_given_up_though_workers_die_with_it(
 
 
 def test_a_record_of_an_earlier_version_goes_on_where_it_was(world: World) -> None:
-    due(world, NAME)
+    world.due(NAME)
     since = ("group", "job_at", "unauthorized_at", "confirmed_at", "saved", "reason")
     rewrite(world, lambda record: {key: value for key, value in record.items() if key not in since})
     world.simulator.say(PENDING)
@@ -274,7 +264,7 @@ JUNK: dict[str, Callable[[dict[str, Any]], Any]] = {
 def test_a_record_that_is_junk_is_reported_and_made_anew_from_the_item(
     world: World, junk: Callable[[dict[str, Any]], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    due(world, NAME)
+    world.due(NAME)
     if junk({}) == "\udcff":
         world.redis.hset(key_of("job", "tasks"), NAME, b"\xff")
     else:
@@ -288,7 +278,7 @@ def test_a_record_that_is_junk_is_reported_and_made_anew_from_the_item(
 
 @pytest.mark.parametrize("state", ["", "junk", "1:2", "-1::0", "9:tok:en:0"])
 def test_a_state_that_is_junk_harms_no_neighbour_and_the_task_comes_back(world: World, state: str) -> None:
-    due(world, NAME, "b")
+    world.due(NAME, "b")
     world.redis.hset(key_of("job", "state"), NAME, state)
     world.simulator.say(DONE)
     assert world.process()["job"]["completed"] == 1

@@ -22,11 +22,6 @@ DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
 
 
-def due(world: World) -> None:
-    world.post(NAME)
-    world.pass_(LEASE_SECONDS)
-
-
 def ends_well(world: World) -> None:
     """It is completed in the end, by the one job that was begun."""
     world.check(NAME)
@@ -74,7 +69,7 @@ def test_redis_that_loses_everything_while_a_request_asks(lose: Losing) -> None:
 
 def test_redis_that_loses_everything_while_a_task_is_asked_after(lose: Losing) -> None:
     world, loses = lose
-    due(world)
+    world.due(NAME)
     world.simulator.say(FURTHER.after(loses))
     assert world.process() == {"job": {"claimed": 1, "lost": 1}}
     ends_well(world)
@@ -82,7 +77,7 @@ def test_redis_that_loses_everything_while_a_task_is_asked_after(lose: Losing) -
 
 def test_redis_that_loses_everything_while_a_task_is_completed(lose: Losing) -> None:
     world, loses = lose
-    due(world)
+    world.due(NAME)
     world.simulator.say(DONE.after(loses))
     assert world.process() == {"job": {"claimed": 1, "lost": 1}}
     world.check_end(NAME)
@@ -93,7 +88,7 @@ def test_redis_that_loses_everything_while_a_task_is_completed(lose: Losing) -> 
 
 def test_a_dead_letter_that_redis_has_lost_can_be_revived(lose: Losing) -> None:
     world, loses = lose
-    due(world)
+    world.due(NAME)
     world.simulator.say(refused())
     world.process()
     loses()
@@ -131,7 +126,7 @@ def test_a_full_redis_drains_and_takes_what_was_accepted_meanwhile_as_soon_as_it
     server: RedisServer, make_world: MakeWorld
 ) -> None:
     world = make_world(server.url)
-    due(world)
+    world.due(NAME)
     world.redis.config_set("maxmemory-policy", "noeviction")
     world.redis.config_set("maxmemory", 1)
     assert world.post("later").status == 202
@@ -174,7 +169,7 @@ def test_a_failover_that_loses_an_add(replicas: Pair, replicated: World) -> None
     ("said", "counts_as"), [(FURTHER, "snoozed"), (DONE, "forgotten")], ids=["pending", "completed"]
 )
 def test_a_failover_that_loses_a_claim(replicas: Pair, replicated: World, said: Said, counts_as: str) -> None:
-    due(replicated)
+    replicated.due(NAME)
     replicas.fall_behind()
     replicated.simulator.say(said.after(replicas.fail_over), said)
     assert replicated.process() == {"job": {"claimed": 2, "lost": 1, counts_as: 1}}  # it is due again at once
@@ -184,7 +179,7 @@ def test_a_failover_that_loses_a_claim(replicas: Pair, replicated: World, said: 
 def test_a_failover_that_loses_a_claim_lets_a_second_worker_ask_and_the_first_result_counts(
     replicas: Pair, replicated: World
 ) -> None:
-    due(replicated)
+    replicated.due(NAME)
     replicas.fall_behind()
 
     def second() -> None:
@@ -222,7 +217,7 @@ def test_a_failover_that_loses_the_claim_of_a_submit_leads_to_a_second_one_under
 
 
 def test_a_failover_that_loses_a_completion(replicas: Pair, replicated: World) -> None:
-    due(replicated)
+    replicated.due(NAME)
     replicated.simulator.say(DONE.after(replicas.fall_behind))
     assert replicated.process() == {"job": {"claimed": 1, "completed": 1}}
     replicas.fail_over()
@@ -231,7 +226,7 @@ def test_a_failover_that_loses_a_completion(replicas: Pair, replicated: World) -
 
 
 def test_a_failover_that_loses_a_release(replicas: Pair, replicated: World) -> None:
-    due(replicated)
+    replicated.due(NAME)
     replicated.simulator.say(FURTHER.after(replicas.fall_behind))
     assert replicated.process() == {"job": {"claimed": 1, "snoozed": 1}}
     replicas.fail_over()
@@ -240,7 +235,7 @@ def test_a_failover_that_loses_a_release(replicas: Pair, replicated: World) -> N
 
 
 def test_a_failover_that_loses_a_burial(replicas: Pair, replicated: World) -> None:
-    due(replicated)
+    replicated.due(NAME)
     replicated.simulator.say(refused("no such customer").after(replicas.fall_behind))
     assert replicated.process() == {"job": {"claimed": 1, "buried": 1}}
     replicas.fail_over()
@@ -250,7 +245,7 @@ def test_a_failover_that_loses_a_burial(replicas: Pair, replicated: World) -> No
 
 
 def test_a_failover_that_loses_a_cancellation(replicas: Pair, replicated: World) -> None:
-    due(replicated)
+    replicated.due(NAME)
     replicas.fall_behind()
     assert replicated.ask(DELETE).status == 200
     replicas.fail_over()

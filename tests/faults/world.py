@@ -156,6 +156,16 @@ class World:
 
     # --- time
 
+    def due(self, *names: str) -> None:
+        """Tasks that a process run will find due."""
+        for name in names:
+            self.post(name)
+        self.pass_(LEASE_SECONDS)
+
+    def polls(self) -> Counter[str]:
+        """How often each name's job was asked after."""
+        return Counter(asked.name for asked in self.simulator.asked if asked.method == "GET")
+
     def pass_(self, seconds: float) -> None:
         """Let time pass, for the handlers and in Redis."""
         self.clock.advance(seconds)
