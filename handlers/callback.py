@@ -4,7 +4,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from shared import request, wiring
+from shared import callback, request, transport, wiring  # noqa: F401 (loaded as the environment starts)
 from shared.answer import problem
 from shared.errors import Problem, StoreUnavailable
 

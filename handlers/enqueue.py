@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatew
 from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from shared import request, wiring
+from shared import batch, cancel, request, revive, transport, wiring  # noqa: F401 (loaded as the environment starts)
 from shared.answer import Answer, problem
 from shared.errors import NotFound, Problem, StoreUnavailable
 
@@ -31,7 +31,7 @@ def ask_batch() -> Response[str]:
 
 
 @router.post("/tasks/revive")
-def revive() -> Response[str]:
+def revive_task() -> Response[str]:
     return _response(wiring.reviver().revive(_read(request.named_in_body)))
 
 
@@ -43,7 +43,7 @@ def status() -> Response[str]:
 
 @router.delete("/tasks")
 @router.delete("/tasks/.+")
-def cancel() -> Response[str]:
+def cancel_task() -> Response[str]:
     return _response(wiring.canceller().cancel(_read(request.named_in_url)))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from shared import wiring
+from shared import reconcile, wiring  # noqa: F401 (loaded as the environment starts)
 
 
 def handler(_event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:

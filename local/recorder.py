@@ -9,10 +9,11 @@ from local.wiretap import Listener
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
 from shared.mask import Mask
+from shared.message import Call, Reply
 from shared.outcome import Outcome
 from shared.record import Record
 from shared.task import Task
-from shared.transport import Call, Reply, url_of
+from shared.transport import url_of
 
 PASSING = frozenset(
     {

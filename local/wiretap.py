@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from shared.acceptor import Acceptor
 from shared.codec import Json
 from shared.errors import TransportError
+from shared.message import Call, Reply
 from shared.origin import Origin
 from shared.rules import Rules
-from shared.transport import Call, Reply, Transport
+from shared.transport import Transport
 
 
 class Listener:

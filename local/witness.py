@@ -13,11 +13,12 @@ from shared.acceptor import Acceptor
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
 from shared.mask import Mask
+from shared.message import Call, Reply
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.record import Record
 from shared.rules import Rules
 from shared.security import OAuth2
-from shared.transport import Call, Reply, url_of
+from shared.transport import url_of
 
 SHOWN_CHARACTERS = 2000
 ADVICE = {

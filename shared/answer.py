@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from shared.codec import Json, dumps
+from shared.codec import Json, carried, dumps
 from shared.errors import DataUnavailable, Problem, SecretUnavailable, StoreUnavailable, Unavailable
 from shared.preference import header
 from shared.task import Task
@@ -61,11 +61,6 @@ class Answer:
             query = urlencode({"provider": self.location.provider, "name": self.location.name})
             headers["Location"] = f"{_base(event)}/tasks?{query}"
         return headers
-
-
-def carried(text: str) -> int:
-    """The bytes that a JSON text takes as the body of an answer, itself a string in the JSON that Lambda carries."""
-    return len(text.encode()) + text.count('"') + text.count("\\")
 
 
 def problem(error: Exception) -> Answer:

@@ -8,7 +8,7 @@ from urllib.parse import unquote_plus
 from shared.codec import Json
 from shared.credentials import Attached
 from shared.mask import MASKED, Mask, spellings
-from shared.transport import Call
+from shared.message import Call
 
 SHORTEST_MASKED = 8
 """Characters of the shortest secret that is masked: what is shorter may well stand in data by chance."""

@@ -9,6 +9,7 @@ from shared.codec import Json
 from shared.errors import TransportError
 from shared.exchange import Answered, Exchange, enveloped
 from shared.hint import hinted_seconds
+from shared.message import Reply
 from shared.operation import Operation
 from shared.origin import origin_of
 from shared.outcome import Completed, Failed, Pending, Retry, RetryAction
@@ -16,7 +17,6 @@ from shared.pace import Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
 from shared.template import text_of, without_value
-from shared.transport import Reply
 
 HOPELESS = ("invalid-request", "refused-target", "too-large")
 """Troubles of the transport that another try would only meet again."""

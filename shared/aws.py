@@ -1,6 +1,5 @@
 """AWS as we use it: clients whose calls end soon, and values by reference."""
 
-import logging
 import os
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -9,11 +8,11 @@ import boto3
 from botocore.config import Config
 
 from shared.errors import SecretUnavailable
+from shared.logs import log
 
 Service: TypeAlias = Literal["dynamodb", "s3", "stepfunctions", "lambda"]
 SECRET_SECONDS = 300
 """How long a secret is kept before it is read again."""
-log = logging.getLogger("meanwhile")
 
 
 def client(service: Service, connections: int = 2) -> Any:

@@ -1,6 +1,5 @@
 """Many requests in one call: each is answered by itself, while they share the round trips and the waiting."""
 
-import logging
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from shared.codec import Json
 from shared.enqueue import Begun, Enqueuer
 from shared.errors import Problem, StoreUnavailable, Unavailable
 from shared.item import digest
+from shared.logs import log
 from shared.request import TaskRequest
 
 MAX_ANSWER_BYTES = 3 * 1024 * 1024
@@ -19,8 +19,6 @@ ACCEPTED_AT_ONCE = 8
 ACCEPT_SECONDS = 10.0
 """What a request needs at most until its answer, once its generation has begun, if nobody is asked."""
 NAMING = ("task_id", "provider", "name", "status")
-
-log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True)

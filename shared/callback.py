@@ -8,7 +8,6 @@ within its limits. One that is lost, forged or late changes nothing.
 
 import base64
 import hmac
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -17,19 +16,17 @@ from shared.codec import canonical, dumps, loads
 from shared.credentials import ReadSecret
 from shared.errors import NotFound, RecordError, SecretUnavailable, Unavailable
 from shared.item import Item
+from shared.logs import facts, log
+from shared.message import Reply
 from shared.outcome import Completed, Failed
 from shared.provider import Provider
 from shared.queue import Queue, without_redis
 from shared.queued import End
 from shared.record import Record
 from shared.request import Callback
-from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
-from shared.transport import Reply
 from shared.worker import Worker
-
-log = logging.getLogger("meanwhile")
 
 
 class Addresses:

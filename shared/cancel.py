@@ -3,7 +3,6 @@
 Redis last, since the task's place among the open jobs is free only once the job is told to end.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,9 +10,9 @@ from dataclasses import dataclass, replace
 from shared.answer import Answer
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.item import Item
+from shared.logs import facts, log
 from shared.provider import Provider
 from shared.queue import Queue, without_redis
-from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
 from shared.view import show
@@ -21,8 +20,6 @@ from shared.worker import CANCEL_SECONDS, record_of
 
 ROUNDS = 5
 """How often a cancellation that meets a change looks again."""
-
-log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,3 +93,8 @@ def _deeper_than(depth: int, value: Json) -> bool:
         if not level:
             return False
     return True
+
+
+def carried(text: str) -> int:
+    """The bytes that a JSON text takes as the body of an answer, itself a string in the JSON that Lambda carries."""
+    return len(text.encode()) + text.count('"') + text.count("\\")

@@ -8,13 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from shared.codec import Json, loads
 from shared.errors import SecretUnavailable, TransportError
+from shared.message import Call, Reply
 from shared.origin import origin_of
 from shared.security import ApiKey, Http, OAuth2, Scheme
-from shared.transport import Call, Reply, Transport
+
+if TYPE_CHECKING:
+    from shared.transport import Transport
 
 EXPIRY_MARGIN_SECONDS = 30
 """A token is renewed this long before it expires."""
@@ -65,7 +68,7 @@ class Credentials:
         self,
         schemes: Sequence[Scheme],
         read_secret: ReadSecret,
-        transport: Transport,
+        transport: "Transport",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._schemes = tuple(schemes)

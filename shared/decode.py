@@ -6,8 +6,8 @@ import io
 import re
 
 from shared.codec import Json, loads
+from shared.message import Reply
 from shared.operation import Decoding
-from shared.transport import Reply
 
 MAX_CELLS = 1_000_000
 """Of a table, or lines of JSON: a small body could make a huge table, and many small values take long."""

@@ -3,7 +3,6 @@
 The order of the steps closes every gap: a crash at any point leaves either nothing or a task that ends.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
@@ -12,13 +11,14 @@ from shared.answer import Answer, problem
 from shared.errors import BadRequest, Conflict, DataUnavailable, NotifyUnavailable, Unavailable
 from shared.item import Item, digest
 from shared.limits import UNLIMITED
+from shared.logs import facts, log
 from shared.preference import Preferences
 from shared.provider import Provider
 from shared.queue import Queue, new_token, without_redis
 from shared.queued import Added, Hold
 from shared.request import TaskRequest
 from shared.settings import Settings
-from shared.settle import Settlement, facts, report, settle
+from shared.settle import Settlement, report, settle
 from shared.spill import CALL_SECONDS
 from shared.store import Store
 from shared.view import Viewer
@@ -33,8 +33,6 @@ ROUNDS = 5
 """How often a request that loses the race to begin looks again."""
 RESERVE_SECONDS = 5.0
 """Kept back from the function's time for storing, settling and answering; CALL_SECONDS more where data may spill."""
-
-log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shared.acceptor import Acceptor
 from shared.attachment import Attachment
@@ -10,10 +11,13 @@ from shared.codec import Json
 from shared.credentials import Attached, Credentials
 from shared.decode import decode
 from shared.errors import TransportError
+from shared.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.operation import Decoding, Operation
 from shared.origin import Origin, joined, origin_of
 from shared.template import fill, fill_url, stays_on_the_server, text_of
-from shared.transport import MAX_RESPONSE_BYTES, Call, Reply, Transport
+
+if TYPE_CHECKING:
+    from shared.transport import Transport
 
 MAX_PAGES = 1000
 BARE = Attachment(Attached())
@@ -37,7 +41,7 @@ class Exchange:
     def __init__(
         self,
         servers: Sequence[str],
-        transport: Transport,
+        transport: "Transport",
         credentials: Credentials,
         *,
         end: float = 0,

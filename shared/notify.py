@@ -6,7 +6,6 @@ who has been told already waits no longer, and is left alone.
 """
 
 import base64
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shared.codec import Json, dumps
 from shared.errors import Forbidden, NotifyUnavailable
 from shared.item import Item, Spilled, parse
+from shared.logs import log
 
 MAX_RESULT_BYTES = 262_144
 """What Step Functions takes as a task's output."""
@@ -26,8 +26,6 @@ WAITS_NO_LONGER = (
     "InvalidParameterValueException", "ValidationException",
 )  # fmt: skip
 """Answers that another try would only meet again: the token is used, expired, or never was one."""
-
-log = logging.getLogger("meanwhile")
 
 
 class Notifier:

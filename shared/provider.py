@@ -8,6 +8,7 @@ import dataclasses
 import uuid
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import TYPE_CHECKING
 
 from shared.attempt import Attempt
 from shared.codec import Json
@@ -15,12 +16,15 @@ from shared.credentials import Credentials
 from shared.errors import SecretUnavailable, TransportError
 from shared.exchange import Exchange
 from shared.limits import Health
+from shared.message import Reply
 from shared.outcome import Failed
 from shared.pace import TIMEOUT, Finding, Pace
 from shared.record import Record
 from shared.rules import Rules
 from shared.task import Task
-from shared.transport import Reply, Transport
+
+if TYPE_CHECKING:
+    from shared.transport import Transport
 
 
 def idempotency_key(task: Task, record: Record) -> str:
@@ -34,7 +38,7 @@ class Provider:
     def __init__(
         self,
         rules: Rules,
-        transport: Transport,
+        transport: "Transport",
         credentials: Credentials,
         random: Random,
         key: Callable[[Task, Record], str] = idempotency_key,

@@ -18,7 +18,6 @@ Members are task names. Time is the server's alone. A completed task leaves noth
 Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
 
-import logging
 import math
 import secrets
 import time
@@ -34,11 +33,11 @@ from redis.exceptions import AskError
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
+from shared.logs import log
 from shared.queued import Add, Added, Claim, Claimed, End, Hold, Place, Release
 from shared.task import Task
 
 BATCH = 200
-log = logging.getLogger("meanwhile")
 _SCRIPTS = Path(__file__).parent / "scripts"
 _KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups", "served")
 

@@ -1,6 +1,5 @@
 """Reconcile: Redis is the schedule, DynamoDB the truth; what Redis lost comes back, what ended elsewhere leaves."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
@@ -9,11 +8,10 @@ from typing import Literal, TypeVar
 
 from shared.errors import QueueUnavailable, StoreUnavailable
 from shared.item import Item
-from shared.provider import Provider
+from shared.logs import facts, log
 from shared.queue import BATCH, Queue, new_token
 from shared.queued import End, Place
 from shared.rules import Rules
-from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
 from shared.worker import add_of
@@ -25,8 +23,6 @@ STOP_SECONDS = 10.0
 LOOKS_A_RUN = 1000
 """So many of a provider's dead letters are looked at in a run, and of its tasks that are not among the open items."""
 
-log = logging.getLogger("meanwhile")
-
 
 class Reconciler:
     """Compares every open item with Redis. `clock` tells epoch milliseconds."""
@@ -35,14 +31,14 @@ class Reconciler:
         self,
         store: Store,
         queue: Queue,
-        providers: Mapping[str, Provider],
+        rules: Mapping[str, Rules],
         lease_seconds: float,
         clock: Callable[[], int],
         random: Random,
     ) -> None:
         self._store = store
         self._queue = queue
-        self._providers = providers
+        self._rules = rules
         self._lease_seconds = lease_seconds
         self._clock = clock
         self._random = random
@@ -50,8 +46,8 @@ class Reconciler:
     def run(self, remaining: Callable[[], float]) -> dict[str, Counter[str]]:
         """One run over all providers: for each, how many open items were seen and requeued, and how many entries of
         Redis whose tasks have ended were buried or forgotten."""
-        tally: dict[str, Counter[str]] = {name: Counter() for name in self._providers}
-        is_open: dict[str, set[Task]] = {name: set() for name in self._providers}
+        tally: dict[str, Counter[str]] = {name: Counter() for name in self._rules}
+        is_open: dict[str, set[Task]] = {name: set() for name in self._rules}
         names = self._random.sample(list(tally), len(tally))  # no provider is always the last
         for step in (self._requeue, self._end):
             for name in (name for name in names if not tally[name]["unreachable"]):
@@ -74,7 +70,7 @@ class Reconciler:
             missing = [one for one, place in zip(batch, places, strict=True) if place.held_generation < one[1]]
             is_open.update(task for task, _ in batch)
             tally["seen"] += len(batch)
-            tally["requeued"] += self._add(missing, self._providers[name].rules, remaining)
+            tally["requeued"] += self._add(missing, self._rules[name], remaining)
         return tally
 
     def _add(self, missing: list[tuple[Task, int]], rules: Rules, remaining: Callable[[], float]) -> int:

@@ -1,14 +1,13 @@
 """revive: the next generation of a task that has failed, with the stored input and a new deadline."""
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shared.answer import Answer
 from shared.errors import BadRequest, Conflict, NotFound
+from shared.logs import facts, log
 from shared.provider import Provider
 from shared.queue import Queue, new_token, without_redis
-from shared.settle import facts
 from shared.store import Store
 from shared.task import Task
 from shared.view import Viewer
@@ -16,8 +15,6 @@ from shared.worker import add_of
 
 KEEPS_JOB = ("too-many-errors", "crashed")
 """Failures that say nothing about the provider's job: it is asked after again rather than submitted anew."""
-
-log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,19 +8,18 @@ from typing import Literal, TypeAlias, assert_never
 
 from shared.item import Item
 from shared.limits import Health
+from shared.logs import facts, log
 from shared.outcome import Failed, Outcome, Pending, Retry
 from shared.pace import Finding
 from shared.provider import Provider
 from shared.queue import Queue
-from shared.queued import End, Hold, Release
+from shared.queued import Hold, Release
 from shared.record import Record
 
 Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
 
 ANSWER_LOST = ("transport", "deadline", "undecodable")
 """Reasons of a retry after which the provider may have taken the job all the same."""
-
-log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +60,6 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
                 report(settlement, counts_as)
             health = replace(health, pause_seconds=0, troubles=0)
     return tally
-
-
-def facts(about: Hold | End | Item) -> dict[str, object]:
-    """What every log line about a task says."""
-    return {"provider": about.task.provider, "task": about.task.name, "generation": about.generation}
 
 
 def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> list[bool]:

@@ -10,7 +10,6 @@ expired.
 import base64
 import gzip
 import hashlib
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -19,10 +18,10 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.answer import carried
-from shared.codec import OWN_DEPTH, Json, loads
+from shared.codec import OWN_DEPTH, Json, carried, loads
 from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
 from shared.item import Item, Spilled, attribute, encoded, packed, pointer
+from shared.logs import log
 from shared.task import Task
 
 MAX_SPILLED_BYTES = 10_000_000
@@ -34,8 +33,6 @@ LINK_SECONDS = 900
 CALL_SECONDS = 5.0
 """The longest that a call to S3 takes."""
 DAY_SECONDS = 86_400
-
-log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True)

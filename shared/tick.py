@@ -4,7 +4,6 @@ No barrier: a finished attempt is replaced at once. A task that has ended its wo
 alone, so that it can take nobody with it. Ticks may overlap: the claim keeps them apart.
 """
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shared.errors import QueueUnavailable
+from shared.logs import log
 from shared.provider import Provider
 from shared.queue import Queue, new_token
 from shared.queued import Claimed
@@ -29,8 +29,6 @@ Invite: TypeAlias = Callable[[int], None]
 
 SETTLE_SECONDS = 5.0
 """Kept back at the end of the function's time for storing and settling."""
-
-log = logging.getLogger("meanwhile")
 
 
 @dataclass(frozen=True, slots=True)

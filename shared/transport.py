@@ -5,7 +5,6 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 
 import requests
@@ -14,10 +13,9 @@ import urllib3
 from shared.codec import Json, dumps
 from shared.connection import Adapter, Watchdog
 from shared.errors import TransportError
+from shared.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.origin import Origin, joined, origin_of
 
-MAX_RESPONSE_BYTES = 10_000_000
-"""Counted after decompression."""
 _TOO_LARGE = f"the answer is larger than {MAX_RESPONSE_BYTES} bytes"
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
@@ -28,28 +26,6 @@ _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 for _name in ("urllib3.connection", "urllib3.connectionpool"):  # they write whole URLs, and a key may stand in one
     logging.getLogger(_name).disabled = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request, ready to send. A body of None is no body; a text goes out as it is, else as `content_type` says."""
-
-    method: str
-    url: str
-    query: dict[str, Json]
-    headers: dict[str, str]
-    body: Json = None
-    content_type: str = "application/json"
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer, its body undecoded. Header names are in lower case."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    url: str
 
 
 class Transport:

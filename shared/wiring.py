@@ -1,48 +1,40 @@
-"""How the parts are put together: one maker per part, each called once per environment; none connects."""
+"""How the parts are put together: one maker per part, each called once per environment; none connects.
+
+A maker imports what it makes, so that each function loads no more than it needs. Its handler imports the same at its
+top, so that this happens while the environment starts.
+"""
 
 import os
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from botocore.exceptions import BotoCoreError, ClientError
-from redis import Redis
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ReadOnlyError
-from redis.retry import Retry
 
 from shared import aws
-from shared.aws import secret
-from shared.batch import Batcher
-from shared.callback import Addresses, Receiver
-from shared.cancel import Canceller
-from shared.codec import dumps
-from shared.credentials import Credentials
-from shared.enqueue import Enqueuer
 from shared.errors import ProviderFileError, SettingsError
-from shared.notify import Notifier
-from shared.provider import Provider
-from shared.queue import Queue
-from shared.reconcile import Reconciler
-from shared.request import MAX_BATCH
-from shared.revive import Reviver
-from shared.rules import Rules
 from shared.settings import Settings, is_redis_url
-from shared.spill import Spill
-from shared.store import Store
 from shared.task import is_provider_name
-from shared.tick import Clockwork, Ticker
-from shared.transport import Transport
-from shared.view import Viewer
-from shared.worker import Worker
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from shared.batch import Batcher
+    from shared.callback import Addresses, Receiver
+    from shared.cancel import Canceller
+    from shared.enqueue import Enqueuer
+    from shared.notify import Notifier
+    from shared.provider import Provider
+    from shared.queue import Queue
+    from shared.reconcile import Reconciler
+    from shared.revive import Reviver
+    from shared.rules import Rules
+    from shared.store import Store
+    from shared.tick import Ticker
+    from shared.view import Viewer
+    from shared.worker import Worker
 
 SHIPPED = Path(__file__).parent / "providers"
 
@@ -71,11 +63,19 @@ def metrics() -> Metrics:
 
 
 @cache
-def queue() -> Queue:
+def queue() -> "Queue":
     """The queue in Redis: at most one retry, so that no reply is waited for twice, over a connection made anew.
 
     It is for one that is broken, or leads to what has become a replica: that refused the first write, so none happened.
     """
+    from redis import Redis
+    from redis.backoff import NoBackoff
+    from redis.exceptions import ConnectionError as RedisConnectionError
+    from redis.exceptions import ReadOnlyError
+    from redis.retry import Retry
+
+    from shared.queue import Queue
+
     client = Redis.from_url(
         _redis_url(settings().redis_url),
         decode_responses=True,
@@ -95,8 +95,11 @@ def dynamodb() -> "DynamoDBClient":
 
 
 @cache
-def store() -> Store:
+def store() -> "Store":
     """The items in DynamoDB, and in S3 what is too large for them."""
+    from shared.spill import Spill
+    from shared.store import Store
+
     chosen = settings()
     spill = Spill(s3, chosen.spill_bucket, spill_bytes=chosen.spill_bytes, days=chosen.spill_days)
     return Store(dynamodb(), chosen.table_name, chosen.retention_seconds, spill)
@@ -108,21 +111,22 @@ def s3() -> Any:
 
 
 @cache
-def addresses() -> Addresses | None:
+def addresses() -> "Addresses | None":
     """The URLs that providers call back, where the settings say how to make them."""
+    from shared.callback import Addresses
+
     if not (settings().callback_url and settings().callback_secret):
         return None
-    return Addresses(settings().callback_url, settings().callback_secret, secret)
+    return Addresses(settings().callback_url, settings().callback_secret, aws.secret)
 
 
 @cache
-def providers() -> dict[str, Provider]:
-    """Every provider whose file is sound, by name; a faulty file is reported and stops only its own provider."""
-    transport = Transport(_connections())
+def rules() -> "dict[str, Rules]":
+    """What every sound provider file says, by name; a faulty one is reported and stops only its own provider."""
     found = {}
     for name, path in sorted(_provider_files().items()):
         try:
-            found[name] = _provider(name, path, transport)
+            found[name] = _rules(name, path)
         except ProviderFileError as error:
             logger().error("provider file faulty", extra={"reason": str(error)})
     for variable, names in (
@@ -137,22 +141,48 @@ def providers() -> dict[str, Provider]:
 
 
 @cache
-def worker() -> Worker:
+def providers() -> "dict[str, Provider]":
+    """Every provider whose file is sound, by name."""
+    from shared.credentials import Credentials
+    from shared.provider import Provider
+    from shared.transport import Transport
+
+    transport, known, chance = Transport(_connections()), addresses(), random.SystemRandom()
+    return {
+        name: Provider(
+            one,
+            transport,
+            Credentials(one.security, aws.secret, transport),
+            chance,
+            callback_url=known.url if known else None,
+        )
+        for name, one in rules().items()
+    }
+
+
+@cache
+def worker() -> "Worker":
     """The worker."""
+    from shared.worker import Worker
+
     return Worker(
         store(), providers(), clock, max_crashes=settings().max_crashes, confirm_seconds=settings().confirm_seconds
     )
 
 
 @cache
-def viewer() -> Viewer:
+def viewer() -> "Viewer":
     """The status view."""
+    from shared.view import Viewer
+
     return Viewer(store(), queue(), clock, providers(), tick_seconds=settings().tick_seconds)
 
 
 @cache
-def enqueuer() -> Enqueuer:
+def enqueuer() -> "Enqueuer":
     """enqueue."""
+    from shared.enqueue import Enqueuer
+
     return Enqueuer(
         store=store(),
         queue=queue(),
@@ -166,54 +196,72 @@ def enqueuer() -> Enqueuer:
 
 
 @cache
-def notifier() -> Notifier:
+def notifier() -> "Notifier":
     """Who tells workflows of ends. An answer or an error comes within 4 seconds."""
+    from shared.notify import Notifier
+
     return Notifier(aws.client("stepfunctions"), aws.client("lambda"))
 
 
 @cache
-def batcher() -> Batcher:
+def batcher() -> "Batcher":
     """enqueue, many at once."""
+    from shared.batch import Batcher
+
     if settings().notify:
         notifier()  # before threads start that need it, or each would make one
     return Batcher(enqueuer())
 
 
 @cache
-def canceller() -> Canceller:
+def canceller() -> "Canceller":
     """cancel."""
+    from shared.cancel import Canceller
+
     return Canceller(store=store(), queue=queue(), providers=providers(), clock=clock)
 
 
 @cache
-def receiver() -> Receiver:
+def receiver() -> "Receiver":
     """callback."""
+    from shared.callback import Receiver
+
     return Receiver(
         store=store(),
         queue=queue(),
         worker=worker(),
         providers=providers(),
         addresses=addresses(),
-        read_secret=secret,
+        read_secret=aws.secret,
         clock=clock,
     )
 
 
 @cache
-def reviver() -> Reviver:
+def reviver() -> "Reviver":
     """revive."""
+    from shared.revive import Reviver
+
     return Reviver(store=store(), queue=queue(), viewer=viewer(), providers=providers(), clock=clock)
 
 
 @cache
-def ticker() -> Ticker:
+def ticker() -> "Ticker":
     """process."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from shared.tick import Clockwork, Ticker
+
     clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
     return Ticker(queue(), worker(), providers(), settings(), clockwork)
 
 
 def invoke(function: str, event: dict[str, Any], *, times: int) -> None:
     """Start a function so many times, without waiting for it; a failure is logged and ends it, within 3 seconds."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from shared.codec import dumps
+
     client = aws.client("lambda")
     try:
         for _ in range(times):
@@ -223,31 +271,36 @@ def invoke(function: str, event: dict[str, Any], *, times: int) -> None:
 
 
 @cache
-def reconciler() -> Reconciler:
+def reconciler() -> "Reconciler":
     """reconcile."""
-    return Reconciler(store(), queue(), providers(), settings().lease_seconds, clock, random.SystemRandom())
+    from shared.reconcile import Reconciler
+
+    return Reconciler(store(), queue(), rules(), settings().lease_seconds, clock, random.SystemRandom())
 
 
 def _connections() -> int:
     """How many to one host are kept: a tick's attempts or those of a batch at once, and two to spare."""
+    from shared.request import MAX_BATCH
+
     return max(settings().parallel_tasks, MAX_BATCH) + 2
 
 
 def _redis_url(setting: str) -> str:
     """The URL that the setting is, or that the parameter or secret it names holds."""
-    url = secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
+    url = aws.secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
     if not is_redis_url(url):
         raise SettingsError(f"REDIS_URL: {setting} holds no redis:// or rediss:// URL")
     return url
 
 
-def _provider(name: str, path: Path, transport: Transport) -> Provider:
-    """The provider of one file. Raises ProviderFileError."""
-    rules, known = Rules.load(path, settings().provider_servers.get(name)), addresses()
-    if rules.calls_back and known is None:
+def _rules(name: str, path: Path) -> "Rules":
+    """What one file says. Raises ProviderFileError."""
+    from shared.rules import Rules
+
+    rules = Rules.load(path, settings().provider_servers.get(name))
+    if rules.calls_back and addresses() is None:
         raise ProviderFileError(f"{path.name}: ${{callback.url}} needs CALLBACK_URL and CALLBACK_SECRET")
-    credentials = Credentials(rules.security, secret, transport)
-    return Provider(rules, transport, credentials, random.SystemRandom(), callback_url=known.url if known else None)
+    return rules
 
 
 def _provider_files() -> dict[str, Path]:

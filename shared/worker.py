@@ -5,21 +5,21 @@ moves in Redis (`settle.py`), and a generation that is no longer pending ends in
 """
 
 import dataclasses
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import assert_never
 
 from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
 from shared.item import Item
+from shared.logs import facts, log
+from shared.message import Reply
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.pace import Finding
 from shared.provider import Provider
 from shared.queued import Add, Claimed, Hold
 from shared.record import Record
-from shared.settle import Settlement, facts
+from shared.settle import Settlement
 from shared.store import Store, Superseded
-from shared.transport import Reply
 
 STORE_RETRY_SECONDS = 10.0
 """How long a task waits after its result could not be stored."""
@@ -27,8 +27,6 @@ UNREADABLE_SECONDS = 60.0
 """How long a task waits whose record a later version of this code wrote."""
 CANCEL_SECONDS = 5.0
 """The longest that telling a provider of a cancellation may take."""
-
-log = logging.getLogger("meanwhile")
 
 
 class Worker:

@@ -81,7 +81,7 @@ def deploy(
         (folder / f"{name}.json").write_text(simulator.file(file), encoding="utf-8")
     patch.setenv("PROVIDERS_DIR", str(folder))
     patch.setenv("IDLE_SECONDS", "0")  # a tick ends as soon as nothing is due
-    patch.setattr(wiring, "Redis", SimpleNamespace(from_url=lambda *_, **__: redis_client))
+    patch.setattr("redis.Redis", SimpleNamespace(from_url=lambda *_, **__: redis_client))
     patch.setattr(wiring, "dynamodb", lambda: dynamodb)
     patch.setattr(wiring, "clock", clock)
     return Deployment(redis_client, clock)

@@ -36,6 +36,7 @@ from shared.credentials import Credentials
 from shared.enqueue import Enqueuer
 from shared.errors import Problem, QueueUnavailable, TransportError
 from shared.item import Item
+from shared.message import Call, Reply
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.queued import Claim
@@ -47,7 +48,7 @@ from shared.settings import Settings
 from shared.store import Store, Superseded
 from shared.task import Task
 from shared.tick import Clockwork, Ticker
-from shared.transport import Call, Reply, Transport
+from shared.transport import Transport
 from shared.view import Viewer
 from shared.worker import Worker, record_of
 from tests.clock import START_MS
@@ -282,7 +283,7 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
             clockwork = Clockwork(lambda: replay.now, _never_sleeps, lambda _: _Inline(replay))
             return Ticker(queue, worker, providers, SETTINGS, clockwork).run(lambda: FUNCTION_SECONDS["process"])
         case "reconcile":
-            reconciler = Reconciler(store, queue, providers, LEASE_SECONDS, _clock, Random(0))
+            reconciler = Reconciler(store, queue, {PROVIDER: provider.rules}, LEASE_SECONDS, _clock, Random(0))
             return reconciler.run(lambda: FUNCTION_SECONDS["reconcile"])
         case "cancel":
             return Canceller(store=store, queue=queue, providers=providers, clock=_clock).cancel(TASK)

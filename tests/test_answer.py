@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.answer import MAX_ANSWER_BYTES, Answer, carried, problem
-from shared.codec import dumps
+from shared.answer import MAX_ANSWER_BYTES, Answer, problem
+from shared.codec import carried, dumps
 from shared.errors import (
     BadRequest,
     Conflict,

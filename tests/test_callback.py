@@ -590,6 +590,7 @@ def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(
 ) -> None:
     assert "example" in wiring.providers()
     wiring.providers.cache_clear()
+    wiring.rules.cache_clear()
     wiring.settings.cache_clear()
     wiring.addresses.cache_clear()
     monkeypatch.delenv("CALLBACK_SECRET")

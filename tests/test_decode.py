@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shared import decode as decode_module
 from shared.codec import MAX_DEPTH
 from shared.decode import decode
-from shared.transport import Reply
+from shared.message import Reply
 
 
 def decoded(body: bytes, content_type: str = "application/json", decoding: Any = "auto") -> Any:

@@ -753,7 +753,8 @@ def reconcile(store: Store, queue: Queue, providers: dict[str, Provider], clock:
 
     def reconcile() -> None:
         clock.advance(3600)
-        Reconciler(store, queue, providers, 30, clock, Random(1)).run(lambda: 60)
+        rules = {name: one.rules for name, one in providers.items()}
+        Reconciler(store, queue, rules, 30, clock, Random(1)).run(lambda: 60)
 
     return reconcile
 

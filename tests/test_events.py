@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared import wiring
+from shared.message import Call, Reply
 from shared.store import Store
 from shared.task import Task
-from shared.transport import Call, Reply, Transport
+from shared.transport import Transport
 from tests.api_events import EVENTS, Context, sample
 from tests.clock import Clock
 
@@ -55,7 +56,7 @@ def feed(
 ) -> Callable[[str], Any]:
     """Feeds a sample event, by its file's name, to the handler that the name begins with."""
     monkeypatch.setenv("IDLE_SECONDS", "0")
-    monkeypatch.setattr(wiring, "Redis", SimpleNamespace(from_url=lambda *_, **__: redis_client))
+    monkeypatch.setattr("redis.Redis", SimpleNamespace(from_url=lambda *_, **__: redis_client))
     monkeypatch.setattr(wiring, "clock", clock)
 
     def feed(name: str) -> Any:

@@ -12,9 +12,10 @@ from shared.codec import Json
 from shared.credentials import Credentials
 from shared.errors import TransportError
 from shared.exchange import MAX_PAGES, Answered, Exchange
+from shared.message import MAX_RESPONSE_BYTES
 from shared.operation import Operation
 from shared.template import Expression
-from shared.transport import MAX_RESPONSE_BYTES, Transport
+from shared.transport import Transport
 from tests.asking import DONE, Secrets, ask, outcome, provider, rules
 from tests.servers import ELSEWHERE, PUBLIC, Peer, Says, Seen, Site, Wire, internet, redirects
 

@@ -524,7 +524,7 @@ def test_one_request_knocks_at_a_redis_that_closes_its_door_no_more_often_than_o
     deployed: Deployment, monkeypatch: pytest.MonkeyPatch, simulator: Simulator
 ) -> None:
     door = Door(silent=False)
-    monkeypatch.setattr(wiring, "Redis", Redis)
+    monkeypatch.setattr("redis.Redis", Redis)
     monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{door.port}")
     try:
         assert deployed.enqueue(rest("POST", "/tasks", {"name": "a"})).status == 202

@@ -63,10 +63,10 @@ def begun(store: Store, clock: Clock) -> Begun:
 def run(store: Store, queue: Queue, clock: Clock) -> Run:
     """One run; what counted above 0, for each provider."""
     file = EXAMPLE | {"polling": {"maxDelay": MAX_DELAY}}
-    providers = {"coin": provider_at(URL, file), "example": provider_at(URL, file)}
+    rules = {"coin": provider_at(URL, file).rules, "example": provider_at(URL, file).rules}
 
     def run(remaining: Callable[[], float] = lambda: 60) -> Tally:
-        reconciler = Reconciler(store, queue, providers, LEASE_SECONDS, clock, Random(1))
+        reconciler = Reconciler(store, queue, rules, LEASE_SECONDS, clock, Random(1))
         return {name: dict(+counter) for name, counter in reconciler.run(remaining).items()}
 
     return run
@@ -102,7 +102,7 @@ def test_a_job_that_is_open_counts_from_the_moment_its_task_is_back(
         item = begun(name, age_seconds=0)
         store.save(item.task, dataclasses.replace(record_of(item), outputs=outputs, submitted_at=5), clock())
     clock.advance(3600)
-    limited = {"example": provider_at(URL, EXAMPLE | {"limits": {"openJobs": 5}})}
+    limited = {"example": provider_at(URL, EXAMPLE | {"limits": {"openJobs": 5}}).rules}
     Reconciler(store, queue, limited, LEASE_SECONDS, clock, Random(1)).run(lambda: 60)
     assert bench.parts()["queue"].keys() == {"started", "not started"}
     assert bench.parts()["jobs"].keys() == {"started"}

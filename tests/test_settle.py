@@ -8,11 +8,12 @@ import pytest
 
 from shared.errors import QueueUnavailable
 from shared.limits import Health
+from shared.logs import facts
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.queue import Queue
 from shared.queued import Hold, Release
 from shared.record import Record
-from shared.settle import Settlement, facts, settle
+from shared.settle import Settlement, settle
 from shared.task import Task
 from tests.asking import provider, rules
 from tests.keys import Bench

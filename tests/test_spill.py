@@ -17,15 +17,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from shared import spill as module
-from shared.answer import carried
-from shared.codec import Json, dumps
+from shared.codec import Json, carried, dumps
 from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
 from shared.item import LIMITS, Item, Spilled, encoded, parse
+from shared.message import MAX_RESPONSE_BYTES
 from shared.settings import Settings
 from shared.spill import LINK_ABOVE_BYTES, LINK_SECONDS, MAX_SPILLED_BYTES, Link, Spill
 from shared.store import Store, Superseded
 from shared.task import Task
-from shared.transport import MAX_RESPONSE_BYTES
 from tests.clock import Clock
 from tests.conftest import BUCKET, RETENTION_SECONDS, TABLE
 from tests.outage import DynamoDBOutage

@@ -294,7 +294,7 @@ def test_settings_that_name_a_provider_of_which_there_is_no_file_are_reported(
 def test_process_and_reconcile_know_every_provider(folder: Path) -> None:
     write(folder, "mine.json", EXAMPLE)
     assert list(wiring.ticker()._providers) == ["coin", "example", "mine"]
-    assert list(wiring.reconciler()._providers) == ["coin", "example", "mine"]
+    assert list(wiring.reconciler()._rules) == ["coin", "example", "mine"]
 
 
 # --- what the parts are given

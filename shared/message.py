@@ -1,0 +1,30 @@
+"""What goes to a provider and comes back: plain values, for those who make or read them without sending any."""
+
+from dataclasses import dataclass
+
+from shared.codec import Json
+
+MAX_RESPONSE_BYTES = 10_000_000
+"""Counted after decompression."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request, ready to send. A body of None is no body; a text goes out as it is, else as `content_type` says."""
+
+    method: str
+    url: str
+    query: dict[str, Json]
+    headers: dict[str, str]
+    body: Json = None
+    content_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer, its body undecoded. Header names are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    url: str
