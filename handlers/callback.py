@@ -4,9 +4,11 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from shared import callback, request, transport, wiring  # noqa: F401 (loaded as the environment starts)
-from shared.answer import problem
+from shared import wiring
+from shared.api import callback, request  # noqa: F401 (loaded as the environment starts)
+from shared.api.answer import problem
 from shared.errors import Problem, StoreUnavailable
+from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 
 
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:

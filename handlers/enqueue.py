@@ -7,9 +7,11 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatew
 from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from shared import batch, cancel, request, revive, transport, wiring  # noqa: F401 (loaded as the environment starts)
-from shared.answer import Answer, problem
+from shared import wiring
+from shared.api import batch, cancel, request, revive  # noqa: F401 (loaded as the environment starts)
+from shared.api.answer import Answer, problem
 from shared.errors import NotFound, Problem, StoreUnavailable
+from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 
 T = TypeVar("T")
 

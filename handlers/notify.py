@@ -4,7 +4,8 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from shared import notify, wiring  # noqa: F401 (loaded as the environment starts)
+from shared import wiring
+from shared.work import notify  # noqa: F401 (loaded as the environment starts)
 
 
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, list[dict[str, str]]]:

@@ -5,7 +5,9 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from shared import tick, transport, wiring  # noqa: F401 (loaded as the environment starts)
+from shared import wiring
+from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
+from shared.work import tick  # noqa: F401 (loaded as the environment starts)
 
 METRICS = ("claimed", "expired", "completed", "snoozed", "retried", "buried", "lost", "unreachable")
 INVITATION = {"invited": True}

@@ -12,9 +12,9 @@ from local.doubts import doubts
 from local.explain import sentences
 from shared.codec import Json, loads
 from shared.errors import ProviderFileError
-from shared.operation import DEFAULT_TIMEOUT_SECONDS
-from shared.rules import Rules
-from shared.security import ApiKey
+from shared.provider.language.operation import DEFAULT_TIMEOUT_SECONDS
+from shared.provider.language.rules import Rules
+from shared.provider.language.security import ApiKey
 from shared.settings import Settings
 from shared.task import is_provider_name
 

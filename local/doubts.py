@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from shared.operation import Operation
-from shared.origin import has_origin, origin_of
-from shared.rules import Rules
-from shared.security import OAuth2
+from shared.provider.language.operation import Operation
+from shared.provider.language.rules import Rules
+from shared.provider.language.security import OAuth2
+from shared.provider.language.template import Expression, is_placeholder, literals
+from shared.provider.wire.origin import has_origin, origin_of
 from shared.settings import Settings
-from shared.template import Expression, is_placeholder, literals
 
 ENVELOPE = ("statusCode", "headers", "body", "url", "input", "outputs", "null")
 """What an expression over an answer may read; `null` is how some write that there is nothing."""

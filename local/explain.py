@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterable, Iterator
 from urllib.parse import urljoin
 
-from shared.acceptor import Acceptor
 from shared.codec import Json
 from shared.limits import UNLIMITED
-from shared.operation import Operation
-from shared.rules import Rules
-from shared.security import ApiKey, Http, OAuth2, Scheme
-from shared.template import is_placeholder
+from shared.provider.language.acceptor import Acceptor
+from shared.provider.language.operation import Operation
+from shared.provider.language.rules import Rules
+from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
+from shared.provider.language.template import is_placeholder
 
 MEANS = {
     "pending": "counts as still running",

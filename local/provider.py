@@ -17,10 +17,10 @@ from local.check import check
 from local.replay import Conversation, VectorError, conversations
 from local.trial import Surroundings, Trial
 from shared.codec import Json, dumps, loads
-from shared.credentials import ReadSecret
 from shared.errors import BadRequest, SettingsError
 from shared.outcome import Completed, Outcome
-from shared.rules import Rules
+from shared.provider.credentials.credentials import ReadSecret
+from shared.provider.language.rules import Rules
 from shared.settings import Settings
 from shared.task import Task
 

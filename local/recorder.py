@@ -8,12 +8,12 @@ from local.replay import described
 from local.wiretap import Listener
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
-from shared.mask import Mask
-from shared.message import Call, Reply
 from shared.outcome import Outcome
+from shared.provider.credentials.mask import Mask
+from shared.provider.wire.message import Call, Reply
+from shared.provider.wire.transport import url_of
 from shared.record import Record
 from shared.task import Task
-from shared.transport import url_of
 
 PASSING = frozenset(
     {

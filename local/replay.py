@@ -15,8 +15,8 @@ from local.theatre import Theatre, same
 from shared.codec import Json, loads
 from shared.errors import MeanwhileError, ProviderFileError
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
+from shared.provider.language.rules import Rules
 from shared.record import Record
-from shared.rules import Rules
 from shared.task import Task
 
 ATTEMPT_SECONDS = 20.0

@@ -14,7 +14,7 @@ from typing_extensions import override
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.poolmanager import SSL_KEYWORDS
 
-from shared.connection import Adapter, Watchdog, WatchedConnectionHTTP
+from shared.provider.wire.connection import Adapter, Watchdog, WatchedConnectionHTTP
 
 SCHEMES = ("http", "https")
 SOMEWHERE_PUBLIC = "8.8.8.8"

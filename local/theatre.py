@@ -11,11 +11,11 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from local.stage import Reply, Request, stage
 from shared.codec import Json
-from shared.credentials import Credentials
 from shared.provider import Provider
-from shared.rules import Rules
-from shared.security import ApiKey, Http, OAuth2, Scheme
-from shared.transport import Transport
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
+from shared.provider.wire.transport import Transport
 
 
 @dataclass

@@ -12,14 +12,15 @@ from local.replay import without_jitter
 from local.wiretap import Wiretap, tapped
 from local.witness import Witness
 from shared.codec import Json
-from shared.credentials import Credentials, ReadSecret
 from shared.errors import SecretUnavailable
-from shared.mask import Mask
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
-from shared.provider import Provider, idempotency_key
+from shared.provider import Provider
+from shared.provider.credentials.credentials import Credentials, ReadSecret
+from shared.provider.credentials.mask import Mask
+from shared.provider.language.rules import Rules
+from shared.provider.language.security import OAuth2
+from shared.provider.provider import idempotency_key
 from shared.record import Record
-from shared.rules import Rules
-from shared.security import OAuth2
 from shared.task import Task
 
 

@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shared.acceptor import Acceptor
 from shared.codec import Json
 from shared.errors import TransportError
-from shared.message import Call, Reply
-from shared.origin import Origin
-from shared.rules import Rules
-from shared.transport import Transport
+from shared.provider.language.acceptor import Acceptor
+from shared.provider.language.rules import Rules
+from shared.provider.wire.message import Call, Reply
+from shared.provider.wire.origin import Origin
+from shared.provider.wire.transport import Transport
 
 
 class Listener:

@@ -9,16 +9,16 @@ from typing_extensions import override
 from local.explain import MEANS, span
 from local.recorder import PASSING
 from local.wiretap import Listener
-from shared.acceptor import Acceptor
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
-from shared.mask import Mask
-from shared.message import Call, Reply
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
+from shared.provider.credentials.mask import Mask
+from shared.provider.language.acceptor import Acceptor
+from shared.provider.language.rules import Rules
+from shared.provider.language.security import OAuth2
+from shared.provider.wire.message import Call, Reply
+from shared.provider.wire.transport import url_of
 from shared.record import Record
-from shared.rules import Rules
-from shared.security import OAuth2
-from shared.transport import url_of
 
 SHOWN_CHARACTERS = 2000
 ADVICE = {

@@ -21,20 +21,20 @@ from shared.task import is_provider_name
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from shared.batch import Batcher
-    from shared.callback import Addresses, Receiver
-    from shared.cancel import Canceller
-    from shared.enqueue import Enqueuer
-    from shared.notify import Notifier
+    from shared.api.batch import Batcher
+    from shared.api.callback import Addresses, Receiver
+    from shared.api.cancel import Canceller
+    from shared.api.enqueue import Enqueuer
+    from shared.api.revive import Reviver
+    from shared.api.view import Viewer
     from shared.provider import Provider
+    from shared.provider.language.rules import Rules
     from shared.queue import Queue
-    from shared.reconcile import Reconciler
-    from shared.revive import Reviver
-    from shared.rules import Rules
     from shared.store import Store
-    from shared.tick import Ticker
-    from shared.view import Viewer
-    from shared.worker import Worker
+    from shared.work.notify import Notifier
+    from shared.work.reconcile import Reconciler
+    from shared.work.tick import Ticker
+    from shared.work.worker import Worker
 
 SHIPPED = Path(__file__).parent / "providers"
 
@@ -97,8 +97,8 @@ def dynamodb() -> "DynamoDBClient":
 @cache
 def store() -> "Store":
     """The items in DynamoDB, and in S3 what is too large for them."""
-    from shared.spill import Spill
     from shared.store import Store
+    from shared.store.spill import Spill
 
     chosen = settings()
     spill = Spill(s3, chosen.spill_bucket, spill_bytes=chosen.spill_bytes, days=chosen.spill_days)
@@ -113,7 +113,7 @@ def s3() -> Any:
 @cache
 def addresses() -> "Addresses | None":
     """The URLs that providers call back, where the settings say how to make them."""
-    from shared.callback import Addresses
+    from shared.api.callback import Addresses
 
     if not (settings().callback_url and settings().callback_secret):
         return None
@@ -143,9 +143,9 @@ def rules() -> "dict[str, Rules]":
 @cache
 def providers() -> "dict[str, Provider]":
     """Every provider whose file is sound, by name."""
-    from shared.credentials import Credentials
     from shared.provider import Provider
-    from shared.transport import Transport
+    from shared.provider.credentials.credentials import Credentials
+    from shared.provider.wire.transport import Transport
 
     transport, known, chance = Transport(_connections()), addresses(), random.SystemRandom()
     return {
@@ -163,7 +163,7 @@ def providers() -> "dict[str, Provider]":
 @cache
 def worker() -> "Worker":
     """The worker."""
-    from shared.worker import Worker
+    from shared.work.worker import Worker
 
     return Worker(
         store(), providers(), clock, max_crashes=settings().max_crashes, confirm_seconds=settings().confirm_seconds
@@ -173,7 +173,7 @@ def worker() -> "Worker":
 @cache
 def viewer() -> "Viewer":
     """The status view."""
-    from shared.view import Viewer
+    from shared.api.view import Viewer
 
     return Viewer(store(), queue(), clock, providers(), tick_seconds=settings().tick_seconds)
 
@@ -181,7 +181,7 @@ def viewer() -> "Viewer":
 @cache
 def enqueuer() -> "Enqueuer":
     """enqueue."""
-    from shared.enqueue import Enqueuer
+    from shared.api.enqueue import Enqueuer
 
     return Enqueuer(
         store=store(),
@@ -198,7 +198,7 @@ def enqueuer() -> "Enqueuer":
 @cache
 def notifier() -> "Notifier":
     """Who tells workflows of ends. An answer or an error comes within 4 seconds."""
-    from shared.notify import Notifier
+    from shared.work.notify import Notifier
 
     return Notifier(aws.client("stepfunctions"), aws.client("lambda"))
 
@@ -206,7 +206,7 @@ def notifier() -> "Notifier":
 @cache
 def batcher() -> "Batcher":
     """enqueue, many at once."""
-    from shared.batch import Batcher
+    from shared.api.batch import Batcher
 
     if settings().notify:
         notifier()  # before threads start that need it, or each would make one
@@ -216,7 +216,7 @@ def batcher() -> "Batcher":
 @cache
 def canceller() -> "Canceller":
     """cancel."""
-    from shared.cancel import Canceller
+    from shared.api.cancel import Canceller
 
     return Canceller(store=store(), queue=queue(), providers=providers(), clock=clock)
 
@@ -224,7 +224,7 @@ def canceller() -> "Canceller":
 @cache
 def receiver() -> "Receiver":
     """callback."""
-    from shared.callback import Receiver
+    from shared.api.callback import Receiver
 
     return Receiver(
         store=store(),
@@ -240,7 +240,7 @@ def receiver() -> "Receiver":
 @cache
 def reviver() -> "Reviver":
     """revive."""
-    from shared.revive import Reviver
+    from shared.api.revive import Reviver
 
     return Reviver(store=store(), queue=queue(), viewer=viewer(), providers=providers(), clock=clock)
 
@@ -250,7 +250,7 @@ def ticker() -> "Ticker":
     """process."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from shared.tick import Clockwork, Ticker
+    from shared.work.tick import Clockwork, Ticker
 
     clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
     return Ticker(queue(), worker(), providers(), settings(), clockwork)
@@ -273,14 +273,14 @@ def invoke(function: str, event: dict[str, Any], *, times: int) -> None:
 @cache
 def reconciler() -> "Reconciler":
     """reconcile."""
-    from shared.reconcile import Reconciler
+    from shared.work.reconcile import Reconciler
 
     return Reconciler(store(), queue(), rules(), settings().lease_seconds, clock, random.SystemRandom())
 
 
 def _connections() -> int:
     """How many to one host are kept: a tick's attempts or those of a batch at once, and two to spare."""
-    from shared.request import MAX_BATCH
+    from shared.api.request import MAX_BATCH
 
     return max(settings().parallel_tasks, MAX_BATCH) + 2
 
@@ -295,7 +295,7 @@ def _redis_url(setting: str) -> str:
 
 def _rules(name: str, path: Path) -> "Rules":
     """What one file says. Raises ProviderFileError."""
-    from shared.rules import Rules
+    from shared.provider.language.rules import Rules
 
     rules = Rules.load(path, settings().provider_servers.get(name))
     if rules.calls_back and addresses() is None:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shared.codec import Json
-from shared.connection import Adapter
-from shared.credentials import Credentials
 from shared.errors import SecretUnavailable
 from shared.outcome import Outcome
-from shared.pace import Finding
-from shared.provider import Provider
+from shared.provider import Finding, Provider
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.wire.connection import Adapter
+from shared.provider.wire.transport import Transport
 from shared.record import Record
-from shared.rules import Rules
 from shared.task import Task
-from shared.transport import Transport
 from tests.clock import START_MS
 
 TASK = Task("example", "a")

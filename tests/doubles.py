@@ -13,12 +13,11 @@ from typing import Any, Literal, Self, TypeAlias
 
 from shared.codec import Json, dumps, loads
 from shared.errors import QueueUnavailable, StoreTooLarge, StoreUnavailable
-from shared.item import MAX_NOTIFY, Item, Status, digest, open_key, open_keys, packed
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import BATCH
-from shared.queued import Add, Added, Claim, Claimed, End, Hold, Place, Release
+from shared.queue import BATCH, Add, Added, Claim, Claimed, End, Hold, Place, Release
 from shared.record import Record
-from shared.store import Superseded
+from shared.store import Item, Superseded
+from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
 from shared.task import Task
 from tests.clock import START_MS
 from tests.keys import Dump, key_of

@@ -28,29 +28,27 @@ from random import Random
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from unittest.mock import patch
 
-from shared.answer import Answer
-from shared.callback import Addresses, Receiver
-from shared.cancel import Canceller
+from shared.api.answer import Answer
+from shared.api.callback import Addresses, Receiver
+from shared.api.cancel import Canceller
+from shared.api.enqueue import Enqueuer
+from shared.api.request import Callback, TaskRequest
+from shared.api.revive import Reviver
+from shared.api.view import Viewer
 from shared.codec import dumps
-from shared.credentials import Credentials
-from shared.enqueue import Enqueuer
 from shared.errors import Problem, QueueUnavailable, TransportError
-from shared.item import Item
-from shared.message import Call, Reply
 from shared.provider import Provider
-from shared.queue import Queue
-from shared.queued import Claim
-from shared.reconcile import Reconciler
-from shared.request import Callback, TaskRequest
-from shared.revive import Reviver
-from shared.rules import Rules
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.wire.message import Call, Reply
+from shared.provider.wire.transport import Transport
+from shared.queue import Claim, Queue
 from shared.settings import Settings
-from shared.store import Store, Superseded
+from shared.store import Item, Store, Superseded
 from shared.task import Task
-from shared.tick import Clockwork, Ticker
-from shared.transport import Transport
-from shared.view import Viewer
-from shared.worker import Worker, record_of
+from shared.work.reconcile import Reconciler
+from shared.work.tick import Clockwork, Ticker
+from shared.work.worker import Worker, record_of
 from tests.clock import START_MS
 from tests.doubles import MemoryQueue, MemoryStore
 from tests.keys import Bench

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from redis import Redis
 
-from shared.queued import Hold
+from shared.queue import Hold
 from shared.record import Record
 from shared.task import Task
 

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeAlias
 
 import pytest
 
-from shared import connection
+from shared.provider.wire import connection
 
 GUARD_SECONDS = 60
 """How long a test waits for what must happen; no test passes because of it."""

@@ -12,11 +12,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 from typing_extensions import override
 
-from shared.credentials import Credentials
 from shared.errors import SecretUnavailable
 from shared.provider import Provider
-from shared.rules import Rules
-from shared.transport import Transport
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.wire.transport import Transport
 
 Json = Any
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from shared.acceptor import TRANSIENT_STATUSES, Acceptor, judge
 from shared.errors import ProviderFileError
 from shared.outcome import Failed
-from shared.template import Expression
+from shared.provider.language.acceptor import TRANSIENT_STATUSES, Acceptor, judge
+from shared.provider.language.template import Expression
 from tests.asking import DONE, ask, outcome, provider, rules, submitted
 from tests.servers import Says, Site
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.answer import MAX_ANSWER_BYTES, Answer, problem
+from shared.api.answer import MAX_ANSWER_BYTES, Answer, problem
 from shared.codec import carried, dumps
 from shared.errors import (
     BadRequest,

@@ -5,9 +5,9 @@ from urllib.parse import quote
 
 import pytest
 
-from shared.attachment import Attachment
-from shared.credentials import Attached
 from shared.outcome import Completed, Failed
+from shared.provider.credentials.attachment import Attachment
+from shared.provider.credentials.credentials import Attached
 from shared.record import Record
 from tests.asking import POLLED, Secrets, ask, provider, record, rules
 from tests.servers import ELSEWHERE, PUBLIC, Says, Seen, Site, internet

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from shared.attempt import Attempt
-from shared.credentials import Credentials
-from shared.exchange import Exchange
-from shared.message import MAX_RESPONSE_BYTES
 from shared.outcome import Completed, Failed, Pending, Retry
-from shared.pace import Finding, Pace
+from shared.provider import Finding
+from shared.provider.attempt import Attempt
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.exchange import Exchange
+from shared.provider.language.rules import Rules
+from shared.provider.pace import Pace
+from shared.provider.wire.message import MAX_RESPONSE_BYTES
+from shared.provider.wire.transport import Transport
 from shared.record import Record
-from shared.rules import Rules
-from shared.transport import Transport
 from tests.asking import DONE, NO_JITTER, POLLED, TASK, Secrets, ask, outcome, provider, record, rules, submitted
 from tests.clock import START_MS
 from tests.servers import ELSEWHERE, PUBLIC, Cut, Peer, Says, Seen, Site, Wire, internet

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from shared.backoff import Backoff
+from shared.provider.language.backoff import Backoff
 
 STEADY = Backoff(initial_delay=5, min_delay=2, max_delay=100, multiplier=3, jitter="none")
 

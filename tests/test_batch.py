@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.answer import Answer
-from shared.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_ANSWER_BYTES, Batcher
+from shared.api.answer import Answer
+from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_ANSWER_BYTES, Batcher
+from shared.api.enqueue import Enqueuer
+from shared.api.preference import NONE, Preferences
+from shared.api.request import MAX_BATCH, TaskRequest
+from shared.api.view import Viewer
 from shared.codec import Json
-from shared.enqueue import Enqueuer
 from shared.errors import BadRequest, DataUnavailable, Problem
-from shared.item import Item
 from shared.limits import Limits
-from shared.preference import NONE, Preferences
 from shared.provider import Provider
 from shared.queue import Queue
-from shared.request import MAX_BATCH, TaskRequest
 from shared.settings import Settings
-from shared.store import Store
+from shared.store import Item, Store
 from shared.task import Task
-from shared.view import Viewer
-from shared.worker import Worker
+from shared.work.worker import Worker
 from tests.clock import Clock
 from tests.keys import Bench
 from tests.outage import DynamoDBOutage, RedisOutage
@@ -336,7 +335,7 @@ def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(
 ) -> None:
     simulator.say(completed({"small": 1}))
     simulator.say(completed("x" * 900), to="large")
-    monkeypatch.setattr("shared.batch.MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("shared.api.batch.MAX_ANSWER_BYTES", 1000)
     results = front.ask(request("a"), request("large"), request("b"))
     assert statuses(results) == [200, 303, 200]
     assert results[1]["body"] == {

@@ -14,23 +14,22 @@ from typing import Any
 import pytest
 
 from handlers.callback import handler
-from shared import request, wiring
-from shared.answer import Answer
-from shared.callback import Addresses, Receiver
-from shared.credentials import Credentials
+from shared import wiring
+from shared.api import request
+from shared.api.answer import Answer
+from shared.api.callback import Addresses, Receiver
+from shared.api.request import MAX_BODY_BYTES, Callback
 from shared.errors import NotFound, SecretUnavailable, StoreUnavailable, Unavailable
-from shared.item import Item
 from shared.limits import Limits
 from shared.outcome import Retry
 from shared.provider import Provider
-from shared.queue import Queue
-from shared.queued import Add, Release
-from shared.request import MAX_BODY_BYTES, Callback
-from shared.rules import Rules
-from shared.store import Store
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.wire.transport import Transport
+from shared.queue import Add, Queue, Release
+from shared.store import Item, Store
 from shared.task import Task
-from shared.transport import Transport
-from shared.worker import Worker
+from shared.work.worker import Worker
 from tests.api_events import Context, Event, http, rest, sample
 from tests.asking import Secrets, submitted
 from tests.clock import Clock

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.cancel import Canceller
+from shared.api.cancel import Canceller
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
-from shared.item import Item
-from shared.queue import Queue
-from shared.queued import Add
-from shared.store import Store, Superseded
+from shared.queue import Add, Queue
+from shared.store import Item, Store, Superseded
 from shared.task import Task
-from shared.worker import record_of
+from shared.work.worker import record_of
 from tests.clock import Clock
 from tests.outage import DynamoDBOutage, RedisOutage
 from tests.simulator import BROKEN, EXAMPLE, JOB, Simulator, says

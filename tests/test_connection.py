@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shared import connection
-from shared.connection import MAX_WIRE_BYTES, Watchdog, WatchedConnectionHTTP
+from shared.provider.wire import connection
+from shared.provider.wire.connection import MAX_WIRE_BYTES, Watchdog, WatchedConnectionHTTP
 from tests.servers import ELSEWHERE, GUARD_SECONDS, PUBLIC, Internet, Peer, Says, Site, Wire, internet
 
 HOUR = 3600.0

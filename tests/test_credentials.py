@@ -13,13 +13,13 @@ import pytest
 from moto import mock_aws
 
 from shared import aws
-from shared.credentials import EXPIRY_MARGIN_SECONDS, Attached, Credentials
 from shared.errors import TransportError
 from shared.outcome import Completed, Failed, Retry
+from shared.provider.credentials.credentials import EXPIRY_MARGIN_SECONDS, Attached, Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
+from shared.provider.wire.transport import Transport
 from shared.record import Record
-from shared.rules import Rules
-from shared.security import ApiKey, Http, OAuth2, Scheme
-from shared.transport import Transport
 from tests.asking import DONE, Secrets, ask, outcome, provider, rules
 from tests.clock import Clock
 from tests.servers import ELSEWHERE, GUARD_SECONDS, PUBLIC, Cut, Peer, Says, Seen, Site, Wire, internet, redirects

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared import decode as decode_module
 from shared.codec import MAX_DEPTH
-from shared.decode import decode
-from shared.message import Reply
+from shared.provider import decode as decode_module
+from shared.provider.decode import decode
+from shared.provider.wire.message import Reply
 
 
 def decoded(body: bytes, content_type: str = "application/json", decoding: Any = "auto") -> Any:

@@ -11,25 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.answer import Answer
-from shared.enqueue import RESERVE_SECONDS, Enqueuer
+from shared.api.answer import Answer
+from shared.api.enqueue import RESERVE_SECONDS, Enqueuer
+from shared.api.preference import Preferences
+from shared.api.request import TaskRequest
+from shared.api.view import Viewer
 from shared.errors import BadRequest, Conflict, NotifyUnavailable, StoreUnavailable, Unavailable
-from shared.item import MAX_NOTIFY, Item
 from shared.limits import Limits
-from shared.pace import PAUSE_JITTER
-from shared.preference import Preferences
 from shared.provider import Provider
-from shared.queue import Queue
-from shared.queued import Add, Hold
-from shared.reconcile import Reconciler
+from shared.provider.pace import PAUSE_JITTER
+from shared.queue import Add, Hold, Queue
 from shared.record import Record
-from shared.request import TaskRequest
 from shared.settings import Settings
-from shared.settle import Settlement
-from shared.store import Store
+from shared.store import Item, Store
+from shared.store.item import MAX_NOTIFY
 from shared.task import Task
-from shared.view import Viewer
-from shared.worker import Worker
+from shared.work.reconcile import Reconciler
+from shared.work.settle import Settlement
+from shared.work.worker import Worker
 from tests.clock import Clock
 from tests.keys import Bench
 from tests.outage import DynamoDBOutage, RedisOutage

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared import wiring
-from shared.message import Call, Reply
+from shared.provider.wire.message import Call, Reply
+from shared.provider.wire.transport import Transport
 from shared.store import Store
 from shared.task import Task
-from shared.transport import Transport
 from tests.api_events import EVENTS, Context, sample
 from tests.clock import Clock
 

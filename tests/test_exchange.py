@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from shared import exchange as exchange_module
-from shared.acceptor import Acceptor
 from shared.codec import Json
-from shared.credentials import Credentials
 from shared.errors import TransportError
-from shared.exchange import MAX_PAGES, Answered, Exchange
-from shared.message import MAX_RESPONSE_BYTES
-from shared.operation import Operation
-from shared.template import Expression
-from shared.transport import Transport
+from shared.provider import exchange as exchange_module
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.exchange import MAX_PAGES, Answered, Exchange
+from shared.provider.language.acceptor import Acceptor
+from shared.provider.language.operation import Operation
+from shared.provider.language.template import Expression
+from shared.provider.wire.message import MAX_RESPONSE_BYTES
+from shared.provider.wire.transport import Transport
 from tests.asking import DONE, Secrets, ask, outcome, provider, rules
 from tests.servers import ELSEWHERE, PUBLIC, Peer, Says, Seen, Site, Wire, internet, redirects
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from shared import settle, worker
 from shared.provider import Provider
-from shared.queued import Hold, Place
-from shared.reconcile import Reconciler
+from shared.queue import Hold, Place
 from shared.record import Record
 from shared.store import Superseded
 from shared.task import Task
+from shared.work import settle, worker
+from shared.work.reconcile import Reconciler
 from tests.doubles import MemoryQueue, MemoryStore
 from tests.explorer import Explorer, Kind, Payload, Scenario, Start, Trouble, Violation
 

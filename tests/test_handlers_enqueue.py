@@ -15,9 +15,9 @@ from redis import Redis
 
 from handlers import enqueue
 from shared import wiring
+from shared.api.view import instant
 from shared.record import Record
 from shared.task import Task
-from shared.view import instant
 from tests.api_events import Context, Event, http, rest
 from tests.clock import Clock
 from tests.conftest import BUCKET

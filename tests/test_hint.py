@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.hint import Hint, hinted_seconds
-from shared.template import Expression
+from shared.provider.language.hint import Hint, hinted_seconds
+from shared.provider.language.template import Expression
 from tests.asking import NO_JITTER, ask, outcome, provider, rules, submitted
 from tests.clock import START_MS
 from tests.servers import Says, Site

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from shared.codec import MAX_DEPTH
 from shared.errors import StoreTooLarge
-from shared.item import (
+from shared.store import Item
+from shared.store.item import (
     GZIP_ABOVE_BYTES,
     LIMITS,
     SHARDS,
-    Item,
     attempt_map,
     digest,
     number,

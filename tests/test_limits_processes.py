@@ -20,8 +20,7 @@ import pytest
 from redis import Redis
 from typing_extensions import override
 
-from shared.queue import Queue
-from shared.queued import Add
+from shared.queue import Add, Queue
 from shared.record import Record
 from shared.task import Task
 from tests.keys import Bench

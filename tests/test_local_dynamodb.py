@@ -11,8 +11,8 @@ import requests
 from local.dynamodb import BUCKET_NAME, TABLE_NAME, DynamoDB, table_definition, time_to_live
 from local.template import table
 from shared import wiring
-from shared.spill import Spill
 from shared.store import Store
+from shared.store.spill import Spill
 from shared.task import Task
 
 

@@ -18,7 +18,7 @@ from local.third_party import ThirdParty
 from local.trial import Surroundings, Trial
 from shared.codec import Json
 from shared.outcome import Completed
-from shared.rules import Rules
+from shared.provider.language.rules import Rules
 from shared.task import Task
 from tests.servers import Cut, Says, Seen, Site
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.mask import MASKED, Mask
+from shared.provider.credentials.mask import MASKED, Mask
 
 SECRET = 'sEcr3t/=k y+"<&ä'
 

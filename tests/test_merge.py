@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shared.merge import merge
+from shared.api.merge import merge
 
 
 @pytest.mark.parametrize(

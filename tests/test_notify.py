@@ -15,10 +15,10 @@ from moto.dynamodb.models import dynamodb_backends
 from handlers.notify import handler
 from shared import wiring
 from shared.errors import Forbidden, NotifyUnavailable
-from shared.item import Item, Spilled
-from shared.notify import MAX_CAUSE, MAX_RESULT_BYTES, Notifier
-from shared.store import Store
+from shared.store import Item, Store
+from shared.store.item import Spilled
 from shared.task import Task
+from shared.work.notify import MAX_CAUSE, MAX_RESULT_BYTES, Notifier
 from tests.api_events import Context, sample
 from tests.clock import Clock
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import TransportError
-from shared.origin import has_origin, is_public, joined, origin_of
+from shared.provider.wire.origin import has_origin, is_public, joined, origin_of
 
 
 @pytest.mark.parametrize(

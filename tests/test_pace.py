@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
-from shared.pace import PAUSE_JITTER, TIMEOUT, TROUBLES, Finding, Pace
+from shared.provider import Finding
+from shared.provider.pace import PAUSE_JITTER, TIMEOUT, TROUBLES, Pace
 from shared.record import Record
 from tests.asking import NO_JITTER, record, rules, submitted
 from tests.clock import START_MS

@@ -275,7 +275,7 @@ def test_all_handlers_start_from_the_read_only_artifact_and_nothing_is_compiled(
     before = contents(unreadable)
     loaded = start(python313, unreadable, runtime, IMPORT_ALL)
     ours = {name for name, (file, _) in loaded.items() if file and file.startswith(f"{unreadable}/")}
-    assert {*HANDLERS, "shared.queue", "redis", "requests", "aws_lambda_powertools"} <= ours
+    assert {*HANDLERS, "shared.queue.queue", "redis", "requests", "aws_lambda_powertools"} <= ours
     assert contents(unreadable) == before
 
 
@@ -293,13 +293,13 @@ def test_no_module_of_ours_stands_before_one_of_the_standard_library(
     program = "import json, queue\nimport shared.queue as ours\nprint(json.dumps([queue.__file__, ours.__file__]))"
     standard, ours = start(python313, artifact, runtime, program)
     assert not standard.startswith(str(artifact))
-    assert ours == str(artifact / "shared" / "queue.py")
+    assert ours == str(artifact / "shared" / "queue" / "__init__.py")
     tops = {file.stem for file in artifact.iterdir()}
     assert tops & sys.stdlib_module_names == set()
 
 
 def test_tracebacks_name_files_where_lambda_has_them(artifact: Path) -> None:
-    for name in ("shared/backoff.py", "redis/client.py"):
+    for name in ("shared/provider/language/backoff.py", "redis/client.py"):
         assert f"/var/task/{name}".encode() in byte_code_of(artifact / name).read_bytes()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.preference import LONGEST_AGE_SECONDS, MAX_CHARACTERS, NONE, header, preferences
+from shared.api.preference import LONGEST_AGE_SECONDS, MAX_CHARACTERS, NONE, header, preferences
 from tests.api_events import Event, http, rest
 
 Shape = Callable[..., Event]

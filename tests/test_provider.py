@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from shared import wiring
-from shared.credentials import Credentials
 from shared.outcome import Completed, Failed, Pending, Retry
-from shared.provider import Provider, idempotency_key
+from shared.provider import Provider
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.provider import idempotency_key
+from shared.provider.wire.transport import Transport
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task
-from shared.transport import Transport
-from shared.worker import record_of
+from shared.work.worker import record_of
 from tests.asking import DONE, NO_JITTER, POLLED, TASK, Secrets, ask, outcome, provider, record, rules, submitted
 from tests.clock import START_MS
 from tests.servers import GUARD_SECONDS, Cut, Peer, Says, Seen, Site, Wire

@@ -9,7 +9,7 @@ import pytest
 
 from local.check import check
 from local.replay import Conversation
-from shared.acceptor import TRANSIENT_STATUSES
+from shared.provider.language.acceptor import TRANSIENT_STATUSES
 from shared.settings import Settings
 
 ROOT = Path(__file__).parents[1]

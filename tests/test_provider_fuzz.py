@@ -11,16 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.codec import dumps
-from shared.credentials import Credentials
 from shared.errors import ProviderFileError, TransportError
-from shared.message import Call, Reply
-from shared.origin import Origin
 from shared.outcome import Completed, Failed, Pending, Retry
-from shared.pace import Finding
-from shared.provider import Provider
+from shared.provider import Finding, Provider
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.wire.message import Call, Reply
+from shared.provider.wire.origin import Origin
+from shared.provider.wire.transport import Transport
 from shared.record import Record
-from shared.rules import Rules
-from shared.transport import Transport
 from tests.asking import DONE, TASK, Secrets, ask, provider, record
 from tests.clock import START_MS
 from tests.servers import Peer, Wire

@@ -12,7 +12,7 @@ import pytest
 
 from local.replay import conversations
 from shared.errors import ProviderFileError
-from shared.rules import Rules
+from shared.provider.language.rules import Rules
 
 ROOT = Path(__file__).parents[1]
 SCHEMA_FILE = ROOT / "docs/provider.schema.json"

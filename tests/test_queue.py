@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from shared.errors import QueueUnavailable
-from shared.queue import Queue, new_token
-from shared.queued import Add, Claim, End, Hold, Place
+from shared.queue import Add, Claim, End, Hold, Place, Queue, new_token
 from shared.task import Task
 from tests.conftest import CLUSTERS, EVERY_KIND, SERVERS
 from tests.doubles import MemoryQueue

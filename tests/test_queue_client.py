@@ -10,8 +10,7 @@ import pytest
 
 from shared import wiring
 from shared.errors import QueueUnavailable
-from shared.queue import Queue
-from shared.queued import Claim, Hold
+from shared.queue import Claim, Hold, Queue
 from shared.task import Task
 
 READ_SECONDS = 0.2

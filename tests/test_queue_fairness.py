@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from shared.limits import UNLIMITED, Limits
-from shared.queue import Queue
-from shared.queued import Add, Claim, Release
+from shared.queue import Add, Claim, Queue, Release
 from shared.task import Task
 from tests.conftest import EVERY_KIND
 from tests.keys import PROVIDER, Bench, key_of

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from shared.limits import UNLIMITED, Health, Limits
-from shared.queue import Queue
-from shared.queued import Add, Claim, Hold, Release
+from shared.queue import Add, Claim, Hold, Queue, Release
 from shared.task import Task
 from tests.conftest import EVERY_KIND, SERVERS
 from tests.keys import PROVIDER, Bench, key_of

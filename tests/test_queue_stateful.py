@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import Queue
-from shared.queued import Add, Claimed, End, Hold, Release
+from shared.queue import Add, Claimed, End, Hold, Queue, Release
 from shared.task import Task
 from tests.clock import START_MS
 from tests.doubles import MemoryQueue

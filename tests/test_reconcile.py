@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared import reconcile
-from shared.item import Item
-from shared.queue import Queue
-from shared.queued import Place
-from shared.reconcile import STOP_SECONDS, Reconciler
+from shared.queue import Place, Queue
 from shared.record import Record
-from shared.store import Store
+from shared.store import Item, Store
 from shared.task import Task
-from shared.worker import record_of
+from shared.work import reconcile
+from shared.work.reconcile import STOP_SECONDS, Reconciler
+from shared.work.worker import record_of
 from tests.clock import Clock
 from tests.keys import Bench
 from tests.outage import DynamoDBOutage, RedisOutage

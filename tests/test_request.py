@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.errors import BadRequest, ContentTooLarge, NotFound, Problem
-from shared.request import (
+from shared.api.request import (
     MAX_BODY_BYTES,
     MAX_INPUT_BYTES,
     TaskRequest,
@@ -18,6 +17,7 @@ from shared.request import (
     named_in_body,
     named_in_url,
 )
+from shared.errors import BadRequest, ContentTooLarge, NotFound, Problem
 from shared.task import Task
 from tests.api_events import Event, http, rest
 

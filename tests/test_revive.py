@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shared.api.revive import Reviver
+from shared.api.view import Viewer
 from shared.errors import BadRequest, Conflict, NotFound, StoreUnavailable
-from shared.item import Item
 from shared.queue import Queue
 from shared.record import Record
-from shared.revive import Reviver
-from shared.store import Store
+from shared.store import Item, Store
 from shared.task import Task
-from shared.view import Viewer
-from shared.worker import record_of
+from shared.work.worker import record_of
 from tests.clock import Clock
 from tests.keys import Bench
 from tests.outage import DynamoDBOutage, RedisOutage

@@ -11,8 +11,7 @@ from redis import Redis
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNLIMITED, Health, Limits
-from shared.queue import Queue
-from shared.queued import Add, Hold, Release
+from shared.queue import Add, Hold, Queue, Release
 from shared.task import Task
 from tests.conftest import SERVERS
 from tests.keys import PREFIX, PROVIDER, Bench, key_of

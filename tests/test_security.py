@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from shared.errors import ProviderFileError
-from shared.rules import Rules
-from shared.security import ApiKey, Http, OAuth2, Scheme
+from shared.provider.language.rules import Rules
+from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
 from tests.asking import rules
 
 MARKER = "s3cr3t-marker"

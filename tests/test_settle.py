@@ -10,11 +10,10 @@ from shared.errors import QueueUnavailable
 from shared.limits import Health
 from shared.logs import facts
 from shared.outcome import Completed, Failed, Pending, Retry
-from shared.queue import Queue
-from shared.queued import Hold, Release
+from shared.queue import Hold, Queue, Release
 from shared.record import Record
-from shared.settle import Settlement, settle
 from shared.task import Task
+from shared.work.settle import Settlement, settle
 from tests.asking import provider, rules
 from tests.keys import Bench
 from tests.outage import RedisOutage

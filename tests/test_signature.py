@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shared.rules import Rules
-from shared.signature import Signature
+from shared.provider.language.rules import Rules
+from shared.provider.language.signature import Signature
 from tests.asking import rules
 
 KEY, BODY = "a key", b'{"status": "completed"} \xff'

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.provider import idempotency_key
+from shared.provider.provider import idempotency_key
 from shared.record import Record
 from shared.task import Task
 from tests.soak.chaos import LONG_FROZEN_SECONDS

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from local.waiting import wait_until
-from shared.callback import Addresses
-from shared.rules import Rules
+from shared.api.callback import Addresses
+from shared.provider.language.rules import Rules
 from shared.task import Task
 from tests.servers import Says, Site
 from tests.soak import hooks

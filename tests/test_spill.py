@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from shared import spill as module
 from shared.codec import Json, carried, dumps
 from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
-from shared.item import LIMITS, Item, Spilled, encoded, parse
-from shared.message import MAX_RESPONSE_BYTES
+from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.settings import Settings
-from shared.spill import LINK_ABOVE_BYTES, LINK_SECONDS, MAX_SPILLED_BYTES, Link, Spill
-from shared.store import Store, Superseded
+from shared.store import Item, Store, Superseded
+from shared.store import spill as module
+from shared.store.item import LIMITS, Spilled, encoded, parse
+from shared.store.spill import LINK_ABOVE_BYTES, LINK_SECONDS, MAX_SPILLED_BYTES, Link, Spill
 from shared.task import Task
 from tests.clock import Clock
 from tests.conftest import BUCKET, RETENTION_SECONDS, TABLE

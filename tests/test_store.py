@@ -17,9 +17,9 @@ from botocore.stub import ANY, Stubber
 from shared import wiring
 from shared.codec import Json
 from shared.errors import StoreTooLarge, StoreUnavailable
-from shared.item import GZIP_ABOVE_BYTES, LIMITS, MAX_NOTIFY, Item, digest
 from shared.record import Record
-from shared.store import Store, Superseded
+from shared.store import Item, Store, Superseded
+from shared.store.item import GZIP_ABOVE_BYTES, LIMITS, MAX_NOTIFY, digest
 from shared.task import Task
 from tests.clock import Clock
 from tests.conftest import RETENTION_SECONDS, TABLE

@@ -10,10 +10,10 @@ import pytest
 
 from local import template
 from local.stream import passes
-from shared.enqueue import RESERVE_SECONDS
+from shared.api.enqueue import RESERVE_SECONDS
 from shared.errors import SettingsError
 from shared.settings import NOTIFY_KINDS, Settings
-from shared.spill import CALL_SECONDS
+from shared.store.spill import CALL_SECONDS
 
 ROOT = Path(__file__).parents[1]
 GATEWAY_SECONDS = 29  # API Gateway gives up on an integration after this

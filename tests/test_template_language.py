@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared.codec import dumps
 from shared.errors import ProviderFileError
 from shared.outcome import Failed
-from shared.template import Expression, fill, fill_url, placeholders, text_of
+from shared.provider.language.template import Expression, fill, fill_url, placeholders, text_of
 from tests.asking import ask, provider, record, rules
 from tests.servers import Site
 

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from shared.errors import QueueUnavailable
-from shared.item import Item
 from shared.limits import Health
 from shared.provider import Provider
-from shared.queue import Queue
-from shared.queued import Add, Claim, Claimed, Release
+from shared.queue import Add, Claim, Claimed, Queue, Release
 from shared.record import Record
 from shared.settings import Settings
-from shared.settle import Settlement
-from shared.store import Store
+from shared.store import Item, Store
 from shared.task import Task
-from shared.tick import SETTLE_SECONDS, Clockwork, Ticker
-from shared.worker import Worker, record_of
+from shared.work.settle import Settlement
+from shared.work.tick import SETTLE_SECONDS, Clockwork, Ticker
+from shared.work.worker import Worker, record_of
 from tests import asking
 from tests.clock import Clock
 from tests.conftest import SERVERS

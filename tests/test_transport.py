@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from urllib3.util import parse_url
 
 from local.stage import Request, stage
-from shared import connection
 from shared.errors import TransportError
-from shared.message import MAX_RESPONSE_BYTES, Call, Reply
-from shared.origin import Origin, origin_of
-from shared.transport import MAX_REDIRECTS, Transport, url_of
+from shared.provider.wire import connection
+from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
+from shared.provider.wire.origin import Origin, origin_of
+from shared.provider.wire.transport import MAX_REDIRECTS, Transport, url_of
 from tests.servers import ELSEWHERE, GUARD_SECONDS, PUBLIC, Peer, Says, Seen, Site, Wire, internet, redirects
 from tests.tls import certified
 

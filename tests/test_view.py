@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.answer import Answer
+from shared.api.answer import Answer
+from shared.api.view import Viewer, instant, show
 from shared.errors import NotFound, StoreUnavailable
-from shared.item import Item, Spilled
-from shared.queue import Queue
-from shared.queued import Add
+from shared.queue import Add, Queue
 from shared.record import Record
-from shared.spill import Link
-from shared.store import Store
+from shared.store import Item, Store
+from shared.store.item import Spilled
+from shared.store.spill import Link
 from shared.task import Task
-from shared.view import Viewer, instant, show
-from shared.worker import record_of
+from shared.work.worker import record_of
 from tests.clock import START_MS, Clock
 from tests.outage import DynamoDBOutage, RedisOutage
 

@@ -10,16 +10,15 @@ import pytest
 
 from shared.codec import dumps
 from shared.errors import StoreTooLarge
-from shared.item import LIMITS, Item
 from shared.outcome import Completed, Failed, Retry, RetryAction
-from shared.pace import Finding
-from shared.provider import Provider
-from shared.queued import Claimed, Hold
+from shared.provider import Finding, Provider
+from shared.queue import Claimed, Hold
 from shared.record import VERSION, Record
-from shared.settle import Settlement
-from shared.store import Store
+from shared.store import Item, Store
+from shared.store.item import LIMITS
 from shared.task import Task
-from shared.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, record_of
+from shared.work.settle import Settlement
+from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, record_of
 from tests.clock import Clock
 from tests.outage import DynamoDBOutage
 from tests.simulator import BROKEN, DRIPPING, EXAMPLE, JOB, Said, Simulator, completed, pending, refused, says

@@ -13,19 +13,18 @@ from typing import Any, cast
 
 from redis import Redis
 
-from shared.credentials import Credentials
 from shared.errors import SecretUnavailable
-from shared.item import Item
 from shared.provider import Provider
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.wire.transport import Transport
 from shared.queue import Queue
 from shared.record import Record
-from shared.rules import Rules
 from shared.settings import Settings
-from shared.store import Store
+from shared.store import Item, Store
 from shared.task import Task
-from shared.tick import Clockwork, Ticker
-from shared.transport import Transport
-from shared.worker import Worker
+from shared.work.tick import Clockwork, Ticker
+from shared.work.worker import Worker
 from tests.clock import START_MS
 from tests.keys import PREFIX
 

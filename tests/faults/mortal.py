@@ -20,8 +20,8 @@ from botocore.client import BaseClient
 from botocore.config import Config
 
 from shared import aws, wiring
+from shared.provider.wire.transport import Transport
 from shared.queue import Queue
-from shared.transport import Transport
 from tests.api_events import Context
 
 FORKS = multiprocessing.get_context("forkserver")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.callback import Addresses
+from shared.api.callback import Addresses
 from shared.task import Task
 from tests.api_events import Event, rest
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World

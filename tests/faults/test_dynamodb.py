@@ -18,11 +18,12 @@ from botocore.exceptions import ConnectionClosedError, ConnectTimeoutError, Endp
 from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 
 from local import template
-from shared import aws, reconcile
-from shared.enqueue import RESERVE_SECONDS
+from shared import aws
+from shared.api.enqueue import RESERVE_SECONDS
 from shared.settings import Settings
-from shared.spill import CALL_SECONDS
-from shared.worker import STORE_RETRY_SECONDS
+from shared.store.spill import CALL_SECONDS
+from shared.work import reconcile
+from shared.work.worker import STORE_RETRY_SECONDS
 from tests.api_events import rest
 from tests.clock import Clock
 from tests.conftest import BUCKET, SERVERS, TABLE

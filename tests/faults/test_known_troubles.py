@@ -11,8 +11,8 @@ import pytest
 from botocore.session import Session
 
 from shared import wiring
-from shared.pace import Finding
-from shared.worker import Worker
+from shared.provider import Finding
+from shared.work.worker import Worker
 from tests.api_events import rest
 from tests.faults.mortal import PATIENCE_SECONDS, Life
 from tests.faults.virtual_time import VirtualTime

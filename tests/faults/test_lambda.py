@@ -12,7 +12,7 @@ import pytest
 from local.waiting import wait_until
 from shared import wiring
 from shared.outcome import Completed
-from shared.pace import Finding
+from shared.provider import Finding
 from tests.faults.mortal import PATIENCE_SECONDS
 from tests.faults.proxy import Proxy
 from tests.faults.world import LEASE_SECONDS, MakeWorld, World

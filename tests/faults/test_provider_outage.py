@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shared import wiring
-from shared.queued import Add
+from shared.queue import Add
 from shared.task import Task
-from shared.worker import record_of
+from shared.work.worker import record_of
 from tests.api_events import rest
 from tests.faults.virtual_time import BETWEEN_TICKS_SECONDS, VirtualTime
 from tests.faults.world import FILE, MakeWorld, World

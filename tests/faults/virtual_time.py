@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from shared import tick, wiring
-from shared.settle import Settlement
-from shared.tick import Clockwork, Tally, Ticker
+from shared import wiring
+from shared.work import tick
+from shared.work.settle import Settlement
+from shared.work.tick import Clockwork, Tally, Ticker
 from tests.faults.world import World
 
 FUNCTION_SECONDS = 80

@@ -7,7 +7,7 @@ from functools import cached_property
 from heapq import merge
 from typing import Literal, TypeAlias, TypeVar
 
-from shared.provider import idempotency_key
+from shared.provider.provider import idempotency_key
 from shared.record import Record
 from shared.task import Task
 from tests.soak.journal import Event

@@ -1,0 +1,102 @@
+"""An HTTP answer: JSON for what a client asked, RFC 9457 problem details for what cannot be served."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from shared.api.preference import header
+from shared.codec import Json, carried, dumps
+from shared.errors import DataUnavailable, Problem, SecretUnavailable, StoreUnavailable, Unavailable
+from shared.task import Task
+
+MAX_ANSWER_BYTES = 6_000_000
+"""The most that a body may take; Lambda carries 6 MiB, headers included."""
+_TAG = re.compile(r'(?:W/)?"[^"]*"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Status and body of an answer. `location` names the task whose status view tells more.
+
+    `etag` tells whether it says anything new; `preference_applied` which of the request's preferences it follows.
+    Data that Lambda would not carry is left out: `data` is null, and `data_url` is there, null unless there is a link.
+    """
+
+    status: int
+    body: dict[str, Json]
+    content_type: str = "application/json"
+    retry_after_seconds: int | None = None
+    location: Task | None = None
+    etag: str | None = None
+    preference_applied: str | None = None
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        text = "" if self.status == 304 else dumps(self.body)
+        if carried(text) > MAX_ANSWER_BYTES:
+            object.__setattr__(self, "body", {"data_url": None} | self.body | {"data": None})
+            text = dumps(self.body)
+        object.__setattr__(self, "text", text)
+
+    def unless_known(self, event: Mapping[str, Any]) -> "Answer":
+        """304 without a body if the request's If-None-Match (RFC 9110) names this answer's ETag, else the answer."""
+        if self.etag is None:
+            return self
+        asked = header(event, "if-none-match").strip()
+        known = asked == "*" or _opaque(self.etag) in {_opaque(tag) for tag in _TAG.findall(asked)}
+        return Answer(status=304, body={}, etag=self.etag) if known else self
+
+    def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
+        """The headers, for the event that was answered: `Location` has its stage and base path."""
+        headers = {"Cache-Control": "no-store" if self.etag is None else "private, no-cache"}
+        if self.etag is not None:
+            headers["ETag"] = self.etag
+        if self.preference_applied is not None:
+            headers["Preference-Applied"] = self.preference_applied
+        if self.retry_after_seconds is not None:
+            headers["Retry-After"] = str(self.retry_after_seconds)
+        if self.location is not None:
+            query = urlencode({"provider": self.location.provider, "name": self.location.name})
+            headers["Location"] = f"{_base(event)}/tasks?{query}"
+        return headers
+
+
+def problem(error: Exception) -> Answer:
+    """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
+
+    An outage of the store or of secrets is 503; what is no problem of the request's is 500, and nothing of it is told.
+    """
+    if isinstance(error, DataUnavailable):
+        error = Unavailable(
+            "the stored data cannot be read; try again, or have it fetched anew: Cache-Control: no-cache"
+        )
+    if isinstance(error, StoreUnavailable):
+        error = Unavailable("the store does not answer; nothing was accepted, try again")
+    if isinstance(error, SecretUnavailable):
+        error = Unavailable("a secret cannot be read now; nothing was accepted, try again")
+    if not isinstance(error, Problem):
+        error = Problem("something broke while this was served; the task's status tells what became of it")
+    body = {"type": "about:blank", "title": error.title, "status": error.status, "detail": error.detail}
+    if error.field is not None:
+        body["field"] = error.field
+    return Answer(
+        status=error.status,
+        body=body,
+        content_type="application/problem+json",
+        retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
+    )
+
+
+def _opaque(tag: str) -> str:
+    """What weak comparison compares."""
+    return tag.removeprefix("W/")
+
+
+def _base(event: Mapping[str, Any]) -> str:
+    """What stands before the API's own paths: the stage, or the base path of a custom domain."""
+    context = event.get("requestContext") or {}
+    path = context.get("path") or event.get("rawPath") or event.get("path") or "/"
+    base: str = re.split(r"/tasks(?:/|$)", path)[0]
+    return base.rstrip("/")

@@ -1,0 +1,105 @@
+"""Many requests in one call: each is answered by itself, while they share the round trips and the waiting."""
+
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from shared.api.answer import Answer, problem
+from shared.api.enqueue import Begun, Enqueuer
+from shared.api.request import TaskRequest
+from shared.codec import Json
+from shared.errors import Problem, StoreUnavailable, Unavailable
+from shared.logs import log
+from shared.store.item import digest
+
+MAX_ANSWER_BYTES = 3 * 1024 * 1024
+"""What the bodies of all results may take: Lambda passes on 6 MB, in which every quote is escaped."""
+ACCEPTED_AT_ONCE = 8
+"""Each thread opens a connection to DynamoDB, which takes the function's processor longer than the calls."""
+ACCEPT_SECONDS = 10.0
+"""What a request needs at most until its answer, once its generation has begun, if nobody is asked."""
+NAMING = ("task_id", "provider", "name", "status")
+
+
+@dataclass(frozen=True, slots=True)
+class Batcher:
+    """Serves many requests at once. `pool` makes so many threads."""
+
+    enqueuer: Enqueuer
+    pool: Callable[[int], Executor] = ThreadPoolExecutor
+
+    def answer(self, requests: Sequence[TaskRequest | Problem], remaining: Callable[[], float]) -> Answer:
+        """One answer with a result for each request, in their order; a fault in one, its Problem too, harms no other.
+
+        Of requests that are alike one is served, and the others get its answer. `remaining` tells the seconds that
+        the function has left.
+        """
+        keys = [_key(place, request) for place, request in enumerate(requests)]
+        unlike = dict(zip(keys, requests, strict=True))
+        answers = {key: problem(one) for key, one in unlike.items() if isinstance(one, Problem)}
+        asked = {key: one for key, one in unlike.items() if isinstance(one, TaskRequest)}
+        for round_ in _rounds(asked):
+            served = self._serve([asked[key] for key in round_], remaining)
+            answers.update(zip(round_, served, strict=True))
+        applied = next((one.prefers.applied for one in asked.values()), None)
+        return Answer(status=200, body={"results": _results(keys, answers)}, preference_applied=applied)
+
+    def _serve(self, requests: Sequence[TaskRequest], remaining: Callable[[], float]) -> list[Answer]:
+        """The answers to requests for as many tasks."""
+        with self.pool(ACCEPTED_AT_ONCE) as pool:
+            accepted = list(pool.map(lambda request: self._accept(request, remaining()), requests))
+        begun = [one for one in accepted if isinstance(one, Begun)]
+        with self.pool(max(1, len(begun))) as pool:
+            served = iter(self.enqueuer.serve(begun, remaining, pool.map))
+        return [next(served) if isinstance(one, Begun) else one for one in accepted]
+
+    def _accept(self, request: TaskRequest, left: float) -> Answer | Begun:
+        if left < ACCEPT_SECONDS:
+            return problem(Unavailable("no time was left for this one; nothing was accepted, ask again"))
+        try:
+            return self.enqueuer.accept(request)
+        except Problem as error:
+            return problem(error)
+        except StoreUnavailable as error:
+            log.error("store unavailable", extra={"task": request.task.id, "reason": str(error)})
+            return problem(error)
+        except Exception as error:
+            log.exception("request broke", extra={"task": request.task.id})
+            return problem(error)
+
+
+def _key(place: int, request: TaskRequest | Problem) -> Hashable:
+    """The same for requests that are alike."""
+    if isinstance(request, Problem):
+        return place
+    return replace(request, input=None), None if request.input is None else digest(request.input)
+
+
+def _rounds(asked: dict[Hashable, TaskRequest]) -> list[list[Hashable]]:
+    """The first request for each task, in order; then those for the same task that want something else of it."""
+    first = set({one.task: key for key, one in reversed(asked.items())}.values())
+    rounds = [key for key in asked if key in first], [key for key in asked if key not in first]
+    return [round_ for round_ in rounds if round_]
+
+
+def _results(keys: Sequence[Hashable], answers: dict[Hashable, Answer]) -> list[Json]:
+    results, seen, left = [], set(), MAX_ANSWER_BYTES
+    for key in keys:
+        answer = answers[key]
+        size = len(answer.text.encode())
+        results.append(_result(answer, repeated=key in seen, fits=size <= left))
+        left -= size if size <= left else 0
+        seen.add(key)
+    return results
+
+
+def _result(answer: Answer, *, repeated: bool, fits: bool) -> dict[str, Json]:
+    status, body = answer.status, dict(answer.body)
+    if repeated and "deduplicated" in body:
+        body["deduplicated"] = True
+    if not fits:  # 303: look at it by itself
+        status, body = 303, {name: body[name] for name in NAMING if name in body}
+    result: dict[str, Json] = {"status": status, "body": body}
+    if answer.retry_after_seconds is not None:
+        result["retry_after_seconds"] = answer.retry_after_seconds
+    return result

@@ -1,0 +1,145 @@
+"""Callbacks: a provider says by itself that there is news of a task.
+
+Polling sees every task to its end; a callback only makes it sooner. A signed payload is read as a polled answer is, and
+may end the task: the item first, then Redis. Where a result is to be fetched, and for a payload that is unsigned or
+about a lost job, the task is due now, or the file's shortest delay after the last attempt, and the worker asks
+within its limits. One that is lost, forged or late changes nothing.
+"""
+
+import base64
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shared.api.answer import Answer
+from shared.api.request import Callback
+from shared.codec import canonical, dumps, loads
+from shared.errors import NotFound, RecordError, SecretUnavailable, Unavailable
+from shared.logs import facts, log
+from shared.outcome import Completed, Failed
+from shared.provider import Provider
+from shared.provider.credentials.credentials import ReadSecret
+from shared.provider.wire.message import Reply
+from shared.queue import End, Queue, without_redis
+from shared.record import Record
+from shared.store import Item, Store
+from shared.task import Task
+from shared.work.worker import Worker
+
+
+class Addresses:
+    """The URLs under `base` that providers call back, each good for one submit of one generation of one task."""
+
+    def __init__(self, base: str, secret: str, read_secret: ReadSecret) -> None:
+        self._base = base.rstrip("/")
+        self._secret = secret
+        self._read_secret = read_secret
+
+    def url(self, task: Task, generation: int, resubmits: int) -> str:
+        """`${callback.url}`: the same for every try of one submit, as the key is. Raises SecretUnavailable."""
+        return f"{self._base}/callbacks/{task.provider}/{self._token(task, generation, resubmits)}"
+
+    def find(self, provider: str, token: str) -> tuple[Task, int, int] | None:
+        """Task, generation and resubmits of a token; None if it was not made here. Raises SecretUnavailable."""
+        try:
+            name, generation, resubmits = loads(_unpacked(token.partition(".")[0]))
+            found = Task(provider, str(name)), int(generation), int(resubmits)
+            if hmac.compare_digest(self._token(*found).encode(), token.encode()):
+                return found
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return None
+
+    def _token(self, task: Task, generation: int, resubmits: int) -> str:
+        key = self._read_secret(self._secret, fresh=False)
+        if not key:
+            raise SecretUnavailable(f"{self._secret}: is empty")
+        job = [task.name, generation, resubmits]
+        signed = hmac.digest(key.encode(), canonical([task.provider, *job]).encode(), "sha256")
+        return f"{_packed(dumps(job).encode())}.{_packed(signed)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """Takes callbacks. `addresses` None: this deployment gives no URLs away. `clock` tells epoch milliseconds."""
+
+    store: Store
+    queue: Queue
+    worker: Worker
+    providers: Mapping[str, Provider]
+    addresses: Addresses | None
+    read_secret: ReadSecret
+    clock: Callable[[], int]
+
+    def receive(self, callback: Callback) -> Answer:
+        """Take a callback; the provider is not asked.
+
+        Raises NotFound, always the same, for whatever is not from the provider or no longer about this generation;
+        Unavailable and StoreUnavailable when it should be sent again.
+        """
+        try:
+            task, generation, resubmits, is_signed = self._verified(callback)
+        except SecretUnavailable as error:
+            raise Unavailable("the callback cannot be verified now") from error
+        item = self.store.get(task, self.clock())
+        if item is None or item.generation != generation:
+            raise _unknown()
+        if item.status == "pending":
+            # news of a job that is lost by now says nothing of the one that followed
+            body = callback.body if is_signed and item.resubmits == resubmits else None
+            self._heed(item, None if body is None else Reply(200, callback.headers, body, ""))
+        return Answer(status=200, body={"status": "received"})
+
+    def _verified(self, callback: Callback) -> tuple[Task, int, int, bool]:
+        """Task, generation and resubmits it is about, and whether it is signed. Raises NotFound, SecretUnavailable.
+
+        A body too large to be read cannot be believed, so its signature is no matter: the task is asked about.
+        """
+        provider = self.providers.get(callback.provider)
+        found = self.addresses.find(callback.provider, callback.token) if self.addresses and provider else None
+        if provider is None or found is None:
+            raise _unknown()
+        signature = provider.rules.signature
+        if signature and callback.body is not None:
+            key = self.read_secret(signature.secret, fresh=False)
+            if not key or not signature.fits(callback.headers, callback.body, key):
+                log.warning("callback refused", extra={"provider": callback.provider, "reason": "signature"})
+                raise _unknown()
+        return (*found, signature is not None)
+
+    def _heed(self, item: Item, payload: Reply | None) -> None:
+        """Store what a signed payload says, then move the task: ended, it leaves Redis; else it is due, or stays."""
+        settlement = self.worker.hear(item, payload) if payload else None
+        verb = settlement.verb if settlement else "hasten"
+        log.info("called back", extra=facts(item) | {"then": verb})
+        with without_redis(then="the next attempt finds it"):
+            if verb == "hasten":
+                self.queue.hasten([(item.task, item.generation)], self._rest_seconds(item))
+            elif verb != "release":
+                self.queue.end([End(item.task, item.generation, "buried" if verb == "bury" else "forgotten")])
+        if settlement and verb == "release" and isinstance(settlement.outcome, Completed | Failed):
+            raise Unavailable("the store does not answer; send it again")
+
+    def _rest_seconds(self, item: Item) -> float:
+        """How long the provider is to be left alone about this task, so that many callbacks are no more than polls."""
+        shortest = self.providers[item.task.provider].rules.backoff.min_delay
+        if shortest == 0:
+            return 0
+        (place,) = self.queue.look([item.task], records=True)
+        try:
+            asked_at = Record.from_text(place.record).asked_at or 0
+        except RecordError:
+            return shortest
+        return min(shortest, max(0, asked_at / 1000 + shortest - self.clock() / 1000))
+
+
+def _unknown() -> NotFound:
+    return NotFound("there is no such callback", field="path")
+
+
+def _packed(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def _unpacked(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,0 +1,260 @@
+"""One attempt: the operations that ask a provider about one task, and what their answers mean."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from shared.codec import Json
+from shared.errors import TransportError
+from shared.outcome import Completed, Failed, Pending, Retry, RetryAction
+from shared.provider.exchange import Answered, Exchange, enveloped
+from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
+from shared.provider.language.hint import hinted_seconds
+from shared.provider.language.operation import Operation
+from shared.provider.language.rules import Rules
+from shared.provider.language.template import text_of, without_value
+from shared.provider.pace import Finding, Pace
+from shared.provider.wire.message import Reply
+from shared.provider.wire.origin import origin_of
+from shared.record import Record
+
+HOPELESS = ("invalid-request", "refused-target", "too-large")
+"""Troubles of the transport that another try would only meet again."""
+WORD_CHARACTERS = 64
+"""What is kept of a status that no acceptor knows."""
+
+_GOES_ON: tuple[Verdict, ...] = ("pending", "success")
+"""Verdicts after which the provider has taken the job, or the next operation of a submit follows."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt under way at `now` (epoch ms): `record` grows with every answer, `context` with its outputs."""
+
+    rules: Rules
+    pace: Pace
+    exchange: Exchange
+    context: dict[str, Json]
+    record: Record
+    now: int
+
+    def run(self) -> Finding:
+        first = self.record.outputs is None
+        stage: Stage = "submit" if first else "poll"
+        *before, last = self.rules.submit if first else (self.rules.asks_again,)
+        response: Json = None
+        for operation in before:  # nothing of them is recorded: trouble in a later one repeats them all
+            answered = self.send(operation, stage, response)
+            if isinstance(answered, Finding):
+                return answered
+            verdict, acceptor = self.judged(answered, stage)
+            if verdict not in _GOES_ON:
+                return self.concluded(verdict, acceptor, answered, stage)
+            response = answered.envelope
+        answered = self.send(last, stage, response)
+        if isinstance(answered, Finding):
+            return answered
+        verdict, acceptor = self.judged(answered, stage)
+        if first and verdict in _GOES_ON:
+            self.record = dataclasses.replace(self.record, outputs=self.context["outputs"], job_at=self.now)
+        return self.concluded(verdict, acceptor, answered, stage)
+
+    def hear(self, payload: Reply) -> Finding | None:
+        """What a callback says, read as a poll's answer; nothing is asked. Its result is the worker's to fetch."""
+        heard = self.with_outputs(self.rules.asks_again, enveloped(payload, "auto", self.context))
+        verdict, acceptor = self.judged(heard, "poll")
+        if heard.undecodable or verdict in ("retry", "resubmit"):
+            return None
+        if verdict == "pending" or (verdict == "success" and self.rules.result):
+            self.learn(heard)
+            return Finding(Pending(0 if verdict == "success" else math.inf), self.record)
+        match finding := self.concluded(verdict, acceptor, heard, "poll"):
+            case Finding(Completed() | Failed(reason="upstream")):
+                return finding
+        return None
+
+    def send(self, operation: Operation, stage: Stage, response: Json) -> Answered | Finding:
+        """The answer to an operation, its outputs kept; or what it means that there is none."""
+        context = self.context | {"response": response}
+        stays = [one for one in self.rules.acceptors if one.on & self.stages(stage)]
+        try:
+            answered = self.exchange.send(operation, context, stays)
+        except TransportError as error:
+            return self.unanswered(error)
+        if answered is None:
+            return self.without_url(operation, context, stage)
+        answered = self.with_outputs(operation, answered)
+        if answered.undecodable and 200 <= answered.status <= 299:
+            return self.trouble("undecodable", answered)
+        return answered
+
+    def unanswered(self, error: TransportError) -> Finding:
+        if error.reason in HOPELESS:
+            return Finding(Failed(error.reason, str(error)), self.record)
+        return self.pace.trouble(self.record, self.now, error.reason)
+
+    def without_url(self, operation: Operation, context: dict[str, Json], stage: Stage) -> Finding:
+        """A URL without a value: in the result stage the link is not there yet, elsewhere it never will be."""
+        if stage == "result":
+            if operation.optional:
+                return Finding(Completed(None), self.record)
+            return self.pace.trouble(self.record, self.now, "missing-link", self.hinted(context["response"]))
+        lacking = without_value(operation.url, context)
+        reason = "missing-output" if any(one.refers_to("outputs") for one in lacking) else "missing-input"
+        return Finding(Failed(reason, f"no value for {', '.join(one.text for one in lacking)}"), self.record)
+
+    def stages(self, stage: Stage) -> set[Stage]:
+        """The stages whose acceptors judge an answer: without a poll operation a submit counts as poll."""
+        return {stage} if self.rules.poll or stage == "result" else {"submit", "poll"}
+
+    def judged(self, answered: Answered, stage: Stage) -> tuple[Verdict, Acceptor | None]:
+        return judge(self.rules.acceptors, self.stages(stage), answered.envelope)
+
+    def concluded(self, verdict: Verdict, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
+        match verdict:
+            case "pending":
+                return self.pending(acceptor, answered, stage)
+            case "success":
+                return self.success(answered, stage)
+            case "failure":
+                return self.failure(acceptor, answered, stage)
+            case "resubmit":
+                return self.resubmit(answered)
+            case "retry":
+                return self.trouble("http" if acceptor is None else "acceptor", answered)
+
+    def pending(self, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
+        rules = self.rules
+        self.learn(answered)
+        if stage != "result" and rules.poll and self.lacks_output(rules.poll):
+            return Finding(Failed("missing-output", rules.error.of(answered.envelope)), self.record)
+        finding = self.pace.pending(self.record, self.now, self.hinted(answered.envelope))
+        word = rules.status.of(answered.envelope)
+        if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
+            unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"
+            return Finding(finding.outcome, dataclasses.replace(finding.record, reason=unknown))
+        return finding
+
+    def learn(self, answered: Answered) -> None:
+        """Keep what a pending answer tells: partial data, where there is any, and progress."""
+        partial, progress = self.rules.partial.of(answered.envelope), self.rules.progress
+        self.record = dataclasses.replace(
+            self.record,
+            partial=self.record.partial if partial is None else partial,
+            progress=progress.of(answered.envelope) if progress else None,
+            unauthorized_at=None,
+        )
+
+    def success(self, answered: Answered, stage: Stage) -> Finding:
+        """The job is done: fetch its result in the same attempt; what goes wrong there returns to poll."""
+        rules = self.rules
+        if stage == "result" or not rules.result:
+            return Finding(Completed(rules.data.of(answered.envelope)), self.record)
+        response: Json = None
+        for operation in rules.result:
+            response = answered.envelope
+            found = self.send(operation, "result", response)
+            if isinstance(found, Finding):
+                return found
+            answered = found
+            verdict, acceptor = self.judged(answered, "result")
+            if verdict != "success":
+                return self.concluded(verdict, acceptor, answered, "result")
+        last = rules.result[-1]
+        if last.next:
+            return self.pages(last, self.context | {"response": response}, answered)
+        data = answered.url if last.decode == "url" else rules.data.of(answered.envelope)
+        return Finding(Completed(data), self.record)
+
+    def pages(self, operation: Operation, context: dict[str, Json], answered: Answered) -> Finding:
+        """The pages of a result, joined."""
+        joined: list[Json] = []
+        try:
+            for page in self.exchange.pages(operation, context, answered, self.with_outputs):
+                verdict, acceptor = self.judged(page, "result")
+                if verdict != "success":
+                    return self.concluded(verdict, acceptor, page, "result")
+                data = self.rules.data.of(page.envelope)
+                if not isinstance(data, list | None):
+                    return Finding(Failed("not-a-list", "a page's data is not a list"), self.record)
+                joined += data or []
+        except TransportError as error:
+            return self.unanswered(error)
+        return Finding(Completed(joined), self.record)
+
+    def failure(self, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
+        rules, status = self.rules, answered.status
+        if acceptor is None:
+            if self.renews(status):
+                return self.reauthenticate()
+            if status == 404 and stage == "poll" and self.in_grace():
+                return self.trouble("not-found-grace", answered)
+            foreign = origin_of(answered.url) not in self.exchange.allowed
+            if stage == "result" and status in (403, 404, 410) and foreign:
+                return self.trouble("expired-link", answered)
+        message = acceptor.message.of(answered.envelope) if acceptor and acceptor.message else None
+        error = message if message is not None else rules.error.of(answered.envelope)
+        return Finding(Failed("upstream", error), dataclasses.replace(self.record, reason=f"HTTP {status}"))
+
+    def renews(self, status: int) -> bool:
+        """Whether a 401 asks for a new token: the first in a row, where there are tokens."""
+        return status == 401 and self.exchange.renewable and self.record.unauthorized_at is None
+
+    def reauthenticate(self) -> Finding:
+        """A retry at once, with a token younger than this 401."""
+        record = dataclasses.replace(self.record, unauthorized_at=self.now)
+        return _as("reauthenticate", self.pace.trouble(record, self.now, "unauthorized", 0))
+
+    def resubmit(self, answered: Answered) -> Finding:
+        """A retry that begins with a new job; its pace and its 404s begin anew, not the deadline."""
+        if self.record.resubmits >= self.rules.max_resubmits:
+            return Finding(Failed("too-many-resubmits", self.rules.error.of(answered.envelope)), self.record)
+        resubmits = self.record.resubmits + 1
+        self.record = dataclasses.replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
+        return _as("resubmit", self.trouble("resubmit", answered))
+
+    def trouble(self, reason: str, answered: Answered) -> Finding:
+        record = dataclasses.replace(self.record, unauthorized_at=None)
+        said = self.rules.error.of(answered.envelope)
+        hint = self.hinted(answered.envelope)
+        finding = self.pace.trouble(record, self.now, reason, hint, said)
+        if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry | Failed):
+            return Finding(dataclasses.replace(finding.outcome, pause_seconds=hint), finding.record)
+        return finding
+
+    def hinted(self, envelope: dict[str, Json]) -> float | None:
+        """The answer's own delay, raised to the file's shortest."""
+        seconds = hinted_seconds(self.rules.hints, envelope, self.now)
+        return None if seconds is None else max(seconds, self.rules.backoff.min_delay)
+
+    def with_outputs(self, operation: Operation, answered: Answered) -> Answered:
+        """The answer with its outputs, merged into those so far if it is below 400; null never overwrites.
+
+        Before there is a job none is recorded.
+        """
+        if answered.status >= 400:
+            return answered
+        found = {name: expression.of(answered.envelope) for name, expression in operation.outputs.items()}
+        outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
+        self.context["outputs"] = outputs
+        if self.record.outputs is not None:
+            self.record = dataclasses.replace(self.record, outputs=outputs)
+        # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
+        return dataclasses.replace(answered, envelope=answered.envelope | {"outputs": outputs})
+
+    def lacks_output(self, operation: Operation) -> bool:
+        """Whether a placeholder of the operation refers to an output that has no value."""
+        lacking = [one for part, one in operation.placed() if part != "url" and one.of(self.context) is None]
+        return any(one.refers_to("outputs") for one in lacking + without_value(operation.url, self.context))
+
+    def in_grace(self) -> bool:
+        """Whether the job is so young that a provider may not know it yet."""
+        begun = next((at for at in (self.record.job_at, self.record.submitted_at) if at is not None), self.now)
+        return self.now - begun <= self.rules.not_found_grace_seconds * 1000
+
+
+def _as(action: RetryAction, finding: Finding) -> Finding:
+    """The same finding, its retry with an action."""
+    if isinstance(finding.outcome, Retry):
+        return Finding(dataclasses.replace(finding.outcome, action=action), finding.record)
+    return finding

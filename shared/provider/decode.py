@@ -1,0 +1,78 @@
+"""Bodies decoded: JSON, JSON lines, CSV or text, as the operation declares or the answer's content type says."""
+
+import codecs
+import csv
+import io
+import re
+
+from shared.codec import Json, loads
+from shared.provider.language.operation import Decoding
+from shared.provider.wire.message import Reply
+
+MAX_CELLS = 1_000_000
+"""Of a table, or lines of JSON: a small body could make a huge table, and many small values take long."""
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+"""Text encodings of Python that are no charsets; decoding some takes the square of the length."""
+
+
+def decode(reply: Reply, decoding: Decoding) -> Json:
+    """The body's value; None for an empty one. Raises ValueError for what is not what it is declared to be."""
+    if decoding == "url":
+        return reply.url
+    if not reply.body:
+        return None
+    content_type = reply.headers.get("content-type", "").lower()
+    if decoding == "auto":
+        decoding = _declared(content_type, reply.body)
+    match decoding:
+        case "jsonl":
+            return _lines(reply.body)
+        case "csv":
+            return _rows(_text(reply.body, content_type))
+        case "text":
+            return _text(reply.body, content_type)
+    return loads(reply.body) if reply.body.strip() else None
+
+
+def _declared(content_type: str, body: bytes) -> Decoding:
+    if re.search(r"jsonl|ndjson|jsonlines", content_type):
+        return "jsonl"
+    if "csv" in content_type:
+        return "csv"
+    is_text = content_type.startswith("text/plain") and body.lstrip()[:1] not in (b"{", b"[")
+    return "text" if is_text else "json"  # many send JSON as text/plain; a page of HTML is no JSON and so is refused
+
+
+def _lines(body: bytes) -> list[Json]:
+    lines = body.splitlines()
+    if len(lines) > MAX_CELLS:
+        raise ValueError(f"more than {MAX_CELLS} lines")
+    return [loads(line) for line in lines if line.strip()]
+
+
+def _rows(text: str) -> list[Json]:
+    """One object per line, named by the first line; values without a name stand in a list under `_rest`.
+
+    A line that is shorter than the first one is filled up with null.
+    """
+    rows: list[Json] = []
+    try:
+        reader = csv.DictReader(io.StringIO(text), restkey="_rest", strict=True)
+        for row in reader:
+            rows.append(row)
+            if len(rows) * len(reader.fieldnames or ()) > MAX_CELLS:
+                raise ValueError(f"more than {MAX_CELLS} cells")
+    except csv.Error as error:
+        raise ValueError(f"not CSV: {error}") from error
+    return rows
+
+
+def _text(body: bytes, content_type: str) -> str:
+    found = re.search(r"charset=\"?([\w.:-]+)", content_type)
+    name = found[1] if found else "utf-8"
+    try:
+        if codecs.lookup(name).name not in _NO_CHARSETS:
+            return body.decode(name).removeprefix("\ufeff")
+    except LookupError:  # none at all, or one that makes no text of bytes
+        pass
+    raise ValueError(f"unknown charset {name}")

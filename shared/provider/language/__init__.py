@@ -1,0 +1,1 @@
+"""The language of provider files: what each of its words says, typed."""

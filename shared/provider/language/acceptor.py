@@ -1,0 +1,109 @@
+"""Acceptors: which answers mean pending, success, failure, retry or resubmit. The vocabulary of botocore's waiters."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from shared.codec import Json
+from shared.provider.language.reader import Reader
+from shared.provider.language.template import Expression
+
+Verdict: TypeAlias = Literal["pending", "success", "failure", "retry", "resubmit"]
+Stage: TypeAlias = Literal["submit", "poll", "result"]
+Matcher: TypeAlias = Literal["path", "pathAny", "pathAll", "status"]
+
+TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptor:
+    """One rule: an answer whose `argument` matches one of `expected` means `state`, in the stages `on`."""
+
+    state: Verdict
+    matcher: Matcher
+    argument: Expression
+    expected: tuple[Json, ...]
+    on: frozenset[str]
+    message: Expression | None
+
+    def matches(self, envelope: dict[str, Json]) -> bool:
+        """Whether the answer in `envelope` is one that this acceptor means."""
+        if self.matcher == "status":
+            return any(_is_status(envelope["statusCode"], expected) for expected in self.expected)
+        found = self.argument.of(envelope)
+        if self.matcher == "path":
+            return self._expects(found)
+        values = found if isinstance(found, list) else []
+        if self.matcher == "pathAny":
+            return any(self._expects(value) for value in values)
+        return bool(values) and all(self._expects(value) for value in values)
+
+    def names(self, status: int) -> bool:
+        """Whether this acceptor is about that HTTP status; a redirect that it names is an answer, not a detour."""
+        is_about_status = self.matcher == "status" or self.argument.references == {("statusCode", None)}
+        return is_about_status and self.matches({"statusCode": status})
+
+    def _expects(self, found: Json) -> bool:
+        return any(_is_equal(found, expected) for expected in self.expected)
+
+
+def read_acceptor(reader: Reader, status: Expression) -> Acceptor:
+    """An acceptor of a provider file, about `status` unless it says otherwise; faults are noted in the reader."""
+    expected = reader.get("expected", object)
+    on = reader.texts("on", ["poll"])
+    for stage in on:
+        if stage not in ("submit", "poll", "result"):
+            reader.fault("on", f"{stage!r} is none of submit, poll, result")
+    acceptor = Acceptor(
+        state=reader.one_of("state", "pending", "success", "failure", "retry", "resubmit"),
+        matcher=reader.one_of("matcher", "path", "pathAny", "pathAll", "status", default="path"),
+        argument=reader.expression("argument") if "argument" in reader else status,
+        expected=tuple(expected) if isinstance(expected, list) else (expected,),
+        on=frozenset(on),
+        message=reader.expression("message") if "message" in reader else None,
+    )
+    if acceptor.matcher == "status" and "expected" in reader and not all(map(is_status, acceptor.expected)):
+        reader.fault("expected", "must be a status such as 404, a range such as 2XX, or a list of these")
+    reader.done()
+    return acceptor
+
+
+def judge(
+    acceptors: Sequence[Acceptor], stages: set[Stage], envelope: dict[str, Json]
+) -> tuple[Verdict, Acceptor | None]:
+    """What an answer means: the first acceptor that matches in one of `stages`, else by its HTTP status."""
+    for acceptor in acceptors:
+        if acceptor.on & stages and acceptor.matches(envelope):
+            return acceptor.state, acceptor
+    status = envelope["statusCode"]
+    if 200 <= status <= 299:
+        return ("success" if "result" in stages else "pending"), None
+    return ("retry" if status in TRANSIENT_STATUSES else "failure"), None
+
+
+def _is_equal(found: Json, expected: Json) -> bool:
+    """Texts are compared trimmed and in any case; everything else strictly: true is not 1, "200" is not 200."""
+    match found, expected:
+        case str(), str():
+            return found.strip().casefold() == expected.strip().casefold()
+        case (bool(), _) | (_, bool()):
+            return found is expected
+        case list(), list():
+            return len(found) == len(expected) and all(map(_is_equal, found, expected))
+        case dict(), dict():
+            return found.keys() == expected.keys() and all(_is_equal(found[key], expected[key]) for key in found)
+    return bool(found == expected)
+
+
+def is_status(expected: Json) -> bool:
+    """Whether a status matcher can expect this: a status, or a range such as `2XX`."""
+    if isinstance(expected, str):
+        return re.fullmatch(r"[1-5][0-9xX]{2}", expected) is not None
+    return isinstance(expected, int | float) and not isinstance(expected, bool)
+
+
+def _is_status(status: int, expected: Json) -> bool:
+    if isinstance(expected, str):
+        return re.fullmatch(expected.upper().replace("X", r"\d"), str(status)) is not None
+    return bool(status == expected)

@@ -1,0 +1,86 @@
+"""Delay hints: what an answer says of when to ask again. A hint overrides the backoff and is never shortened."""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Literal, TypeAlias
+
+from shared.codec import Json
+from shared.provider.language.reader import Reader
+from shared.provider.language.template import Expression
+
+_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
+"""Python's own reading takes `1_0` and the digits of other scripts as well."""
+
+Unit: TypeAlias = Literal["s", "ms", "epoch", "http-date"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """Where an answer carries a hint, and in which unit."""
+
+    argument: Expression
+    unit: Unit
+
+
+_BUILT_IN = (
+    Hint(argument=Expression('headers."retry-after-ms"'), unit="ms"),
+    Hint(argument=Expression('headers."x-ms-retry-after-ms"'), unit="ms"),
+    Hint(argument=Expression('headers."retry-after"'), unit="s"),
+    Hint(argument=Expression('headers."retry-after"'), unit="http-date"),
+)
+
+
+def read_hint(reader: Reader) -> Hint:
+    """A hint of a provider file; faults are noted in the reader."""
+    hint = Hint(
+        argument=reader.expression("argument"),
+        unit=reader.one_of("unit", "s", "ms", "epoch", "http-date", default="s"),
+    )
+    reader.done()
+    return hint
+
+
+def hinted_seconds(hints: Iterable[Hint], envelope: dict[str, Json], now: int) -> float | None:
+    """The first usable hint of an answer at `now` (epoch ms), in seconds from now, the past as 0; None without one.
+
+    The file's hints come first, then retry-after-ms, x-ms-retry-after-ms and Retry-After (RFC 9110, 10.2.3).
+    """
+    for hint in (*hints, *_BUILT_IN):
+        seconds = _seconds(hint.argument.of(envelope), hint.unit, now / 1000)
+        if seconds is not None and math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def _seconds(value: Json, unit: Unit, now_seconds: float) -> float | None:
+    if unit == "http-date":
+        return _until_date(value, now_seconds)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    match unit:
+        case "s":
+            return number if number >= 0 else None  # -1 is how some say that they do not know
+        case "ms":
+            return number / 1000 if number >= 0 else None
+        case "epoch":
+            return number - now_seconds
+
+
+def _until_date(value: Json, now_seconds: float) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        date = parsedate_to_datetime(value)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now_seconds
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None

@@ -1,0 +1,102 @@
+"""A provider's patience: how long to wait after an answer, and when it was enough."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from shared.codec import Json
+from shared.limits import Health
+from shared.outcome import Completed, Failed, Outcome, Pending, Retry
+from shared.provider.language.rules import Rules
+from shared.record import Record
+
+TIMEOUT = Failed("timeout")
+TROUBLES = ("transport", "deadline", "http")
+"""Reasons of a retry that speak of the provider as a whole, not of one job."""
+PAUSE_JITTER = 1.25
+LEAST_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What an attempt found, and the record that goes with it."""
+
+    outcome: Outcome
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Turns answers that are no end into "again in so many seconds", or into the end when it would be too late."""
+
+    rules: Rules
+    random: Random
+
+    def pending(self, record: Record, now: int, hint: float | None = None) -> Finding:
+        """After a pending answer at `now` (epoch ms), whose own `hint` in seconds overrides the backoff."""
+        record = dataclasses.replace(record, polls=record.polls + 1, errors=0, reason=None)
+        delay = self.rules.backoff.after_pending(record.polls, self.random) if hint is None else hint
+        cut = self._until_deadline(record, now, delay)
+        return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
+
+    def trouble(self, record: Record, now: int, reason: str, hint: float | None = None, said: Json = None) -> Finding:
+        """After trouble that says nothing about the job: another try, or the end after too much of it in a row.
+
+        `said` is the provider's own word on it, kept with the end.
+        """
+        record = dataclasses.replace(record, errors=record.errors + 1, reason=reason)
+        if record.errors > self.rules.max_errors:
+            return Finding(Failed("too-many-errors", reason if said is None else said), record)
+        delay = self.rules.backoff.after_error(record.errors, self.random) if hint is None else hint
+        cut = self._until_deadline(record, now, delay)
+        return Finding(TIMEOUT if cut is None else Retry(cut, reason), record)
+
+    def health(self, findings: Mapping[str, Finding]) -> Health:
+        """What the attempts about the tasks of these names found of the provider itself, for all workers.
+
+        It is well if one answer was as it should be; then no trouble counts but the probe's. Jitter only lengthens a
+        pause, so that nobody comes back early; none is longer than a task may take, so that all get their last poll.
+        """
+        ends = [one.outcome for one in findings.values() if isinstance(one.outcome, Retry | Failed)]
+        longer = self.random.uniform(1, PAUSE_JITTER)
+        backoff = self.rules.backoff
+        well = frozenset(name for name, one in findings.items() if _is_answer(one))
+        troubled = frozenset(name for name, one in findings.items() if _is_trouble(one))
+        return Health(
+            well=well,
+            troubled=troubled,
+            pause_seconds=longer
+            * min(max((end.pause_seconds for end in ends), default=0), self.rules.max_wait_seconds),
+            troubles=0 if well else len(troubled),
+            trouble_seconds=longer * max(backoff.min_delay, LEAST_PAUSE_SECONDS),
+            longest_seconds=max(backoff.max_delay, LEAST_PAUSE_SECONDS),
+        )
+
+    def _until_deadline(self, record: Record, now: int, delay: float) -> float | None:
+        """The delay, cut so that one last poll falls on the deadline; None when that would be too soon."""
+        begun = record.created_at if record.submitted_at is None else record.submitted_at
+        left = (begun - now) / 1000 + self.rules.max_wait_seconds
+        if delay <= left:
+            return delay
+        return left if left > 0 and left >= self.rules.backoff.min_delay else None
+
+
+def _is_answer(finding: Finding) -> bool:
+    """Whether the provider said what its file knows: on the job, or that it refuses it."""
+    match finding.outcome:
+        case Pending() | Completed() | Failed("upstream"):
+            return True
+        case Failed(TIMEOUT.reason):
+            return finding.record.errors == 0
+    return False
+
+
+def _is_trouble(finding: Finding) -> bool:
+    """Whether it speaks against the provider as a whole, not one job; the task may have ended with it."""
+    match finding.outcome:
+        case Retry(reason=reason):
+            return reason in TROUBLES
+        case Failed(TIMEOUT.reason | "too-many-errors"):
+            return finding.record.reason in TROUBLES
+    return False

@@ -1,0 +1,108 @@
+"""A provider: one provider file at work.
+
+One outcome leaves this module, with the record as it stands after the attempt; nothing is raised. `attempt.py` tells
+what an answer means, `pace.py` how long to wait.
+"""
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING
+
+from shared.codec import Json
+from shared.errors import SecretUnavailable, TransportError
+from shared.limits import Health
+from shared.outcome import Failed
+from shared.provider.attempt import Attempt
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.exchange import Exchange
+from shared.provider.language.rules import Rules
+from shared.provider.pace import TIMEOUT, Finding, Pace
+from shared.provider.wire.message import Reply
+from shared.record import Record
+from shared.task import Task
+
+if TYPE_CHECKING:
+    from shared.provider.wire.transport import Transport
+
+
+def idempotency_key(task: Task, record: Record) -> str:
+    """`${task.id}`: the same for every try of one submit, another for each generation and resubmit."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{task.id}@{record.generation}.{record.resubmits}"))
+
+
+class Provider:
+    """Asks about tasks. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        transport: "Transport",
+        credentials: Credentials,
+        random: Random,
+        key: Callable[[Task, Record], str] = idempotency_key,
+        callback_url: Callable[[Task, int, int], str] | None = None,
+    ) -> None:
+        self.rules = rules
+        self._pace = Pace(rules, random)
+        self._exchange = Exchange(rules.servers, transport, credentials)
+        self._key = key
+        self._callback_url = callback_url if rules.calls_back else None
+
+    def submits(self, record: Record) -> bool:
+        """Whether the next attempt would start a second job, if the first one's answer was never stored."""
+        return self.rules.poll is not None and record.outputs is None
+
+    def ask(self, task: Task, record: Record, *, now: int, seconds: float) -> Finding:
+        """One attempt within `seconds`, at `now` (epoch ms): the submit if there is no job yet, else a poll."""
+        record = dataclasses.replace(
+            record,
+            attempts=record.attempts + 1,
+            asked_at=now,
+            submitted_at=now if record.submitted_at is None else record.submitted_at,
+        )
+        exchange = self._exchange.begin(seconds, record.unauthorized_at)
+        context = self._context(task, record)
+        if self._callback_url and (record.outputs is None or self.rules.poll is None):
+            try:
+                context["callback"] = {"url": self._callback_url(task, record.generation, record.resubmits)}
+            except SecretUnavailable:
+                return self._pace.trouble(record, now, "secret")
+        finding = Attempt(self.rules, self._pace, exchange, context, record, now).run()
+        if isinstance(finding.outcome, Failed) and finding.outcome.reason == TIMEOUT.reason:
+            self.cancel(task, finding.record, seconds=exchange.seconds_left())
+        return finding
+
+    def hear(self, task: Task, record: Record, payload: Reply, *, now: int) -> Finding | None:
+        """What the payload of a callback says of the job; the provider is not asked. None where only asking can tell.
+
+        Pending(0): ask now; Pending(inf): the next poll stays where it is.
+        """
+        exchange = self._exchange.begin(0, None)
+        return Attempt(self.rules, self._pace, exchange, self._context(task, record), record, now).hear(payload)
+
+    def cancel(self, task: Task, record: Record, *, seconds: float) -> None:
+        """Tell the provider that nobody waits any more; best effort, says nothing of success."""
+        if self.rules.cancel is None or record.outputs is None:
+            return
+        try:
+            self._exchange.begin(seconds, None).send(self.rules.cancel, self._context(task, record))
+        except TransportError:
+            return
+
+    def trouble(self, record: Record, *, now: int, reason: str) -> Finding:
+        """What trouble of our own leads to: another try, or the end after too much of it."""
+        return self._pace.trouble(record, now, reason)
+
+    def health(self, findings: Mapping[str, Finding]) -> Health:
+        """What the attempts about the tasks of these names say of the provider as a whole."""
+        return self._pace.health(findings)
+
+    def _context(self, task: Task, record: Record) -> dict[str, Json]:
+        """What the templates and expressions of this task may use."""
+        return {
+            "input": record.input,
+            "outputs": record.outputs or {},
+            "task": {"id": self._key(task, record), "name": task.name, "provider": task.provider},
+        }

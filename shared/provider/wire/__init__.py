@@ -1,0 +1,1 @@
+"""HTTP to providers that cannot hang, leak or stray."""

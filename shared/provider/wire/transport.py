@@ -1,0 +1,185 @@
+"""HTTP to providers that cannot be abused: a deadline over everything, a cap on size, and targets that are allowed."""
+
+import dataclasses
+import logging
+import re
+import time
+from collections.abc import Callable
+from http.cookiejar import DefaultCookiePolicy
+
+import requests
+import urllib3
+
+from shared.codec import Json, dumps
+from shared.errors import TransportError
+from shared.provider.wire.connection import Adapter, Watchdog
+from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
+from shared.provider.wire.origin import Origin, joined, origin_of
+
+_TOO_LARGE = f"the answer is larger than {MAX_RESPONSE_BYTES} bytes"
+MAX_REDIRECTS = 5
+CONNECT_SECONDS = 5.0
+_REDIRECTS = (301, 302, 303, 307, 308)
+_SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+
+for _name in ("urllib3.connection", "urllib3.connectionpool"):  # they write whole URLs, and a key may stand in one
+    logging.getLogger(_name).disabled = True
+
+
+class Transport:
+    """Sends calls from many threads over one pool of connections; keeps no cookie, reads no proxy or netrc setting."""
+
+    def __init__(
+        self,
+        connections: int,
+        *,
+        adapter: type[Adapter] = Adapter,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._session = _Session()
+        self._session.trust_env = False
+        self._session.headers.update({"User-Agent": "meanwhile", "Accept-Encoding": "gzip, deflate"})
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, adapter(pool_maxsize=connections))
+
+    def send(
+        self,
+        call: Call,
+        seconds: float,
+        *,
+        allowed: frozenset[Origin] = frozenset(),
+        attach: Callable[[Call], Call] | None = None,
+        hide: Callable[[str], str] = str,
+        stay: Callable[[int], bool] = lambda _: False,
+    ) -> Reply:
+        """The whole answer within `seconds`, at most 5 redirects away.
+
+        `allowed` origins may be private addresses, and they alone get what `attach` adds; nobody gets it after a
+        redirect to another origin: `hide` takes it out of that URL. A redirect with a status for which `stay` is true
+        is the answer.
+        Raises TransportError: no connection, a broken one, late, too large, or a target that is not allowed.
+        """
+        end = self._clock() + seconds
+        first = origin_of(call.url)
+        trusted = first in allowed
+        for _ in range(MAX_REDIRECTS + 1):
+            trusted = trusted and origin_of(call.url) == first
+            reply = self.once(attach(call) if attach and trusted else call, end - self._clock(), allowed)
+            reply = dataclasses.replace(reply, url=url_of(call))  # without a key that was attached to its query
+            location = reply.headers.get("location")
+            if reply.status not in _REDIRECTS or location is None or stay(reply.status):
+                return reply
+            call = _redirected(call, reply, location, hide)
+        raise TransportError(f"more than {MAX_REDIRECTS} redirects", reason="redirects")
+
+    def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
+        """The whole answer to one request within `seconds`, redirects not followed. Raises TransportError."""
+        if seconds <= 0:
+            raise TransportError("no time is left for the request", reason="deadline")
+        end = self._clock() + seconds
+        with Watchdog(seconds, {(host, port) for _, host, port in allowed}) as watchdog:
+            try:
+                reply = self._read(call, seconds)
+            except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+                is_late = watchdog.fired or isinstance(error, requests.Timeout) or self._clock() >= end
+                failure = _failure(error, watchdog, is_late=is_late)
+            else:
+                if not watchdog.fired:  # else the answer may have ended where the connection was cut
+                    return reply
+                failure = _failure(None, watchdog, is_late=True)
+        raise failure  # neither from theirs nor in its context: their texts hold URLs and headers, and so secrets
+
+    def _read(self, call: Call, seconds: float) -> Reply:
+        headers, body = _encoded(call)
+        if not all(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(headers[name]) for name in headers):
+            raise TransportError("a header cannot be sent", reason="invalid-request")
+        with self._session.request(
+            call.method,
+            call.url,
+            params=_query(call.query),
+            headers=headers,
+            data=body,
+            stream=True,
+            allow_redirects=False,
+            timeout=(min(seconds, CONNECT_SECONDS), seconds),
+        ) as response:
+            if "," in response.headers.get("Content-Encoding", ""):  # a few bytes could take minutes to unpack
+                raise TransportError("the answer is encoded more than once")
+            content = bytearray()
+            for chunk in response.iter_content(65536):
+                content += chunk
+                if len(content) > MAX_RESPONSE_BYTES:
+                    raise TransportError(_TOO_LARGE, reason="too-large")
+            lowered = {name.lower(): value for name, value in response.headers.items()}
+            return Reply(response.status_code, lowered, bytes(content), response.url)
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: redirects are followed here; requests would read the whole body of one before anybody looks."""
+
+
+def _failure(error: Exception | None, watchdog: Watchdog, *, is_late: bool) -> TransportError:
+    """What it means that there is no answer."""
+    if watchdog.refused:
+        return TransportError("the target's address is not allowed", reason="refused-target")
+    if watchdog.oversized:
+        return TransportError(_TOO_LARGE, reason="too-large")
+    if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader | UnicodeError):
+        return TransportError("the request cannot be sent", reason="invalid-request")
+    if is_late:
+        return TransportError("no whole answer in time", reason="deadline")
+    return TransportError(f"no answer: {type(error).__name__}")
+
+
+def url_of(call: Call) -> str:
+    """The URL of a call that was or could be sent, its query included."""
+    prepared = requests.PreparedRequest()
+    prepared.prepare_url(call.url, _query(call.query))
+    return prepared.url or call.url
+
+
+def _redirected(call: Call, reply: Reply, location: str, hide: Callable[[str], str]) -> Call:
+    """The next call of a redirect (RFC 9110, 15.4): 303, and 301 or 302 of a POST, ask again with GET."""
+    url = joined(reply.url, _as_utf8(location))
+    becomes_get = reply.status == 303 or (reply.status in (301, 302) and call.method == "POST")
+    if becomes_get:
+        call = dataclasses.replace(call, method="GET", body=None)
+    headers = call.headers
+    if origin_of(url) != origin_of(reply.url):
+        url = hide(url)
+        headers = {name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS}
+    return dataclasses.replace(call, url=url, query={}, headers=headers)
+
+
+def _as_utf8(header: str) -> str:
+    """A header's text, which came as Latin-1, in UTF-8 where it is that."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
+
+
+def _query(query: dict[str, Json]) -> list[tuple[str, str]]:
+    """Pairs of a query or a form: a list's values one by one, what is no text as JSON."""
+    return [
+        (name, one if isinstance(one, str) else dumps(one))
+        for name, value in query.items()
+        for one in (value if isinstance(value, list) else [value])
+    ]
+
+
+def _encoded(call: Call) -> tuple[dict[str, str], bytes | list[tuple[str, str]] | None]:
+    """Headers and body as they go over the wire."""
+    if call.body is None:
+        return call.headers, None
+    headers = {"Content-Type": call.content_type} | call.headers
+    if isinstance(call.body, str) and call.content_type != "application/json":
+        return headers, call.body.encode()
+    if call.content_type == "application/x-www-form-urlencoded" and isinstance(call.body, dict):
+        return headers, _query({name: value for name, value in call.body.items() if value is not None})
+    return headers, dumps(call.body).encode()

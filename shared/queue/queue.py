@@ -1,0 +1,250 @@
+"""The queue: one sorted set per provider in Redis, as the scripts under `scripts/` keep it.
+
+For a provider P, all in one cluster slot (`{…}` is the hash tag, `queue` the prefix from the settings):
+
+| key                 | type       | holds                                                                          |
+|---------------------|------------|--------------------------------------------------------------------------------|
+| `{queue:P}`         | sorted set | task -> when it is due, epoch milliseconds; 0 while it is being processed       |
+| `{queue:P}:leases`  | sorted set | task -> when its lease expires                                                  |
+| `{queue:P}:state`   | hash       | task -> `generation:token:crashes`, what the scripts need                       |
+| `{queue:P}:tasks`   | hash       | task -> its record (`record.py`), opaque to the scripts                         |
+| `{queue:P}:dead`    | sorted set | task -> when it was buried                                                      |
+| `{queue:P}:gate`    | hash       | the provider's shared pause, and what is left of its rate                       |
+| `{queue:P}:jobs`    | set        | tasks with a job open at the provider, where the provider limits those          |
+| `{queue:P}:groups`  | hash       | task -> its group, where requests name groups                                   |
+| `{queue:P}:served`  | sorted set | group -> when it last had a turn                                                |
+
+Members are task names. Time is the server's alone. A completed task leaves nothing; no key carries a TTL.
+Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
+"""
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, cast
+
+from redis import Redis, RedisCluster, RedisError
+from redis.commands.core import Script
+from redis.exceptions import AskError
+
+from shared.errors import QueueUnavailable
+from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
+from shared.logs import log
+from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Release
+from shared.task import Task
+
+BATCH = 200
+_SCRIPTS = Path(__file__).parent / "scripts"
+_KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups", "served")
+
+
+def new_token() -> str:
+    """128 random bits, made once per claim or add call."""
+    return secrets.token_hex(16)
+
+
+@contextmanager
+def without_redis(then: str) -> Iterator[None]:
+    """Go on if Redis does not serve what is done here; `then` says what makes up for it."""
+    try:
+        yield
+    except QueueUnavailable as error:
+        log.warning("queue unavailable", extra={"reason": str(error), "then": then})
+
+
+class Queue:
+    """The queue's verbs. All tasks of one call belong to one provider."""
+
+    def __init__(self, client: "Redis | RedisCluster", prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        prelude = (_SCRIPTS / "prelude.lua").read_text()
+        verbs = ("add", "claim", "complete", "release", "bury", "forget", "end", "hasten", "look", "strays")
+        self._scripts: dict[str, Script] = {
+            verb: client.register_script(prelude + (_SCRIPTS / f"{verb}.lua").read_text()) for verb in verbs
+        }
+
+    def add(
+        self,
+        adds: Sequence[Add | tuple[Task, int, str]],
+        *,
+        token: str,
+        lease_seconds: float = 0,
+        limits: Limits = UNLIMITED,
+    ) -> list[Added]:
+        """Put tasks in: due after their delays, or held under `token` as far as the gate allows.
+
+        A repeated call with the same token is answered "created" again.
+        """
+        whole = [Add(*one) for one in adds]
+        rows = [
+            (one.task.name, one.generation, _ms(one.delay_seconds), one.record, one.group, int(one.has_job))
+            for one in whole
+        ]
+        head = (token, _ms(lease_seconds), *_limits(limits))
+        return cast(list[Added], self._run("add", _provider(one.task for one in whole), rows, head))
+
+    def claim(
+        self,
+        provider: str,
+        *,
+        limit: int,
+        lease_seconds: float,
+        token: str,
+        suspect: bool = False,
+        limits: Limits = UNLIMITED,
+    ) -> Claim:
+        """Take up to `limit` due tasks of a provider, or one that has ended its worker before, under one lease.
+
+        Not repeated when the reply is lost: those tasks come back when the lease expires.
+        """
+        arguments = (token, _ms(lease_seconds), min(limit, BATCH), int(suspect), *_limits(limits))
+        wait_ms, suspects, expired, *rest = self._call("claim", provider, arguments)
+        tasks = tuple(
+            Claimed(Hold(Task(provider, name), int(generation), token), crashes, record)
+            for name, generation, crashes, record in zip(*[iter(rest)] * 4, strict=True)
+        )
+        return Claim(tasks, None if wait_ms < 0 else wait_ms / 1000, bool(suspects), expired)
+
+    def complete(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
+        """Drop tasks whose data is stored, and say how the provider is. False: lost, somebody else has the task now."""
+        return self._settle("complete", [hold.task for hold in holds], [_held(hold) for hold in holds], health)
+
+    def release(
+        self, releases: Sequence[Release | tuple[Hold, float, str | None]], health: Health = UNKNOWN
+    ) -> list[bool]:
+        """Give tasks back, and say how the provider is. False: lost."""
+        whole = [Release(*one) for one in releases]
+        rows = [(*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in whole]
+        return self._settle("release", [one.hold.task for one in whole], rows, health)
+
+    def bury(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
+        """Make dead letters of tasks whose failure is stored, and say how the provider is. False: lost."""
+        return self._settle("bury", [hold.task for hold in holds], [_held(hold) for hold in holds], health)
+
+    def forget(self, ends: Sequence[tuple[Task, int]], health: Health = UNKNOWN) -> list[bool]:
+        """Drop this generation or a lower one of each task, whoever holds it, and say how the provider is.
+
+        True where something was dropped.
+        """
+        rows = [(task.name, generation) for task, generation in ends]
+        return self._settle("forget", [task for task, _ in ends], rows, health)
+
+    def end(self, ends: Sequence[End]) -> list[bool]:
+        """Drop or bury tasks that ended elsewhere; one that is in process keeps its place until its worker settles.
+
+        Dropped is this generation or a lower one, buried this one alone. True where there was something to end.
+        """
+        rows = [(one.task.name, one.generation, one.becomes) for one in ends]
+        return [bool(done) for done in self._run("end", _provider(one.task for one in ends), rows)]
+
+    def hasten(self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0) -> list[bool]:
+        """Make this generation of each task due after the delay if it waits for longer. True where it did."""
+        rows = [(task.name, generation, _ms(delay_seconds)) for task, generation in waiting]
+        return [bool(done) for done in self._run("hasten", _provider(task for task, _ in waiting), rows)]
+
+    def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
+        """Where each task stands, with its record if asked for; changes nothing."""
+        head = (int(records), *_limits(limits))
+        places = self._run("look", _provider(tasks), [(task.name,) for task in tasks], head)
+        return [
+            Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record, _seconds(wait), why)
+            for generation, due, lease, buried, record, wait, why in places
+        ]
+
+    def backlog(self, provider: str) -> int:
+        """How many tasks are due and not in process, by this host's clock: an estimate."""
+        now_ms = time.time_ns() // 1_000_000
+        return int(self._guarded(lambda: self._client.zcount(self._key(provider, "queue"), 1, now_ms)))
+
+    def dead(self, provider: str) -> list[Task]:
+        """Every dead letter's task, in no order."""
+        return self._members(provider, "dead")
+
+    def queued(self, provider: str) -> list[Task]:
+        """Every task that waits or is being processed, in no order."""
+        return self._members(provider, "queue")
+
+    def strays(self, provider: str) -> list[Task]:
+        """Tasks of which something is left although they are neither in the queue nor dead: a server lost the rest."""
+        names: set[str] = set()
+        for key in ("leases", "state", "tasks", "jobs", "groups"):
+            cursor: str | None = None
+            while cursor != "0":
+                cursor, found = self._call("strays", provider, (_KEYS.index(key) + 1, cursor or "0"))
+                names.update(found)
+        return [Task(provider, name) for name in sorted(names)]
+
+    def _members(self, provider: str, key: str) -> list[Task]:
+        names = self._guarded(
+            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, key), count=BATCH)}
+        )
+        return [Task(provider, name) for name in names]
+
+    def _settle(self, verb: str, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]], health: Health) -> list[bool]:
+        answered = [(*row, _answer(health, task.name)) for row, task in zip(rows, tasks, strict=True)]
+        return [bool(done) for done in self._run(verb, _provider(tasks), answered, _heard(health))]
+
+    def _run(self, verb: str, provider: str, rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()) -> list[Any]:
+        batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
+        return list(chain.from_iterable(self._call(verb, provider, (*head, *chain(*batch))) for batch in batches))
+
+    def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
+        names = [self._key(provider, key) for key in _KEYS]
+        return self._guarded(lambda: self._scripts[verb](keys=names, args=arguments))
+
+    def _key(self, provider: str, key: str) -> str:
+        base = f"{{{self._prefix}:{provider}}}"
+        return base if key == "queue" else f"{base}:{key}"
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except AskError as error:  # MOVED too
+            wanted = "REDIS_URL must name a server without cluster mode, or an endpoint that stands for a whole cluster"
+            raise QueueUnavailable(
+                f"{_where(self._client)}: another node has this queue ({error}); {wanted}"
+            ) from error
+        except RedisError as error:
+            raise QueueUnavailable(f"{_where(self._client)}: {type(error).__name__}: {error}") from error
+
+
+def _where(client: "Redis | RedisCluster") -> str:
+    """Where Redis is looked for, as a message says it: the host and nothing secret."""
+    pool = getattr(client, "connection_pool", None)  # a cluster has none
+    known = pool.connection_kwargs if pool else {}
+    return f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
+
+
+def _held(hold: Hold) -> tuple[str, str, int]:
+    return hold.task.name, hold.token, hold.generation
+
+
+def _provider(tasks: Iterable[Task]) -> str:
+    return next((task.provider for task in tasks), "")
+
+
+def _heard(health: Health) -> tuple[int, ...]:
+    spans = (_ms(health.trouble_seconds), _ms(health.longest_seconds))
+    return _ms(health.pause_seconds), -1 if health.well else health.troubles, health.patience, *spans
+
+
+def _answer(health: Health, name: str) -> int:
+    return int(name in health.well) - int(name in health.troubled)
+
+
+def _limits(limits: Limits) -> tuple[int | float, ...]:
+    attempt_ms = 0 if limits.rate_seconds is None else limits.rate_seconds * 1000
+    return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst
+
+
+def _ms(seconds: float) -> int:
+    return math.ceil(max(seconds, 0) * 1000)
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000

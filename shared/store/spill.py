@@ -1,0 +1,150 @@
+"""Spill: data too large for an item goes to S3, and comes back exactly or not at all.
+
+An object is written before the item that points to it, and its name says whose it is and what is in it:
+`<provider>/<SHA-256 of the task's name>/<generation>/data-<SHA-256 of the object>`. So a late worker overwrites
+nothing, a repeated write changes nothing, and an object that no item points to (its writer came late, or died) is
+harmless. None is deleted by us: the bucket's lifecycle removes each SPILL_DAYS after it was written, when its item has
+expired.
+"""
+
+import base64
+import gzip
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared.codec import OWN_DEPTH, Json, carried, loads
+from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
+from shared.logs import log
+from shared.store.item import Item, Spilled, attribute, encoded, packed, pointer
+from shared.task import Task
+
+MAX_SPILLED_BYTES = 10_000_000
+"""The most that data may take in S3, compressed: as much as a provider's answer may be."""
+LINK_ABOVE_BYTES = 5_000_000
+"""Data that takes more of an answer is given as a link; the rest of Lambda's 6 MB is for partial data and the like."""
+LINK_SECONDS = 900
+"""How long a link leads to its object."""
+CALL_SECONDS = 5.0
+"""The longest that a call to S3 takes."""
+DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What stands for data that an answer cannot hold; without `url` the data cannot be given now."""
+
+    url: str | None = None
+    expires_at: int | None = None
+
+
+class Spill:
+    """The bucket; without one every value stays in its item.
+
+    `client` makes a client of S3, once, when first needed: most processes never do. `days` is the bucket's lifecycle.
+    """
+
+    def __init__(
+        self, client: Callable[[], Any] | None = None, bucket: str = "", *, spill_bytes: int = 0, days: int = 1
+    ) -> None:
+        self._make = client
+        self._bucket = bucket
+        self._spill_bytes = spill_bytes
+        self._keeps_ms = (days - 1) * DAY_SECONDS * 1000  # a day before the lifecycle, whose clock is another
+        self._lock = threading.Lock()
+        self._made: Any = None
+
+    def keep(self, task: Task, generation: int, data: Json, now: int) -> dict[str, Any]:
+        """Data as the item holds it: itself, or where in S3 it is by now. Raises StoreTooLarge, StoreUnavailable."""
+        if not self._bucket:
+            return packed(data, "data")
+        text, body = encoded(data)
+        in_answer = carried(text.decode())
+        if len(body) <= self._spill_bytes and in_answer <= LINK_ABOVE_BYTES:
+            return attribute(text, body)
+        if len(body) > MAX_SPILLED_BYTES:
+            raise StoreTooLarge(f"data takes {len(body)} bytes, the limit is {MAX_SPILLED_BYTES}")
+        digest = hashlib.sha256(body).hexdigest()
+        folder = f"{task.provider}/{hashlib.sha256(task.name.encode()).hexdigest()}/{generation}"
+        spilled = Spilled(f"{folder}/data-{digest}", digest, len(body), in_answer, now)
+        with _told_as(StoreUnavailable):
+            self._client().put_object(
+                **self._place(spilled),
+                Body=body,
+                ChecksumAlgorithm="SHA256",
+                ChecksumSHA256=_checksum(spilled),
+                ContentType="application/json",
+                ContentEncoding="gzip",
+            )
+        return pointer(spilled)
+
+    def opened(self, item: Item, now: int) -> Item:
+        """The item with its data, or a Link where an answer could not hold it.
+
+        Data that cannot be read, or is not what was written, raises DataUnavailable where it is what the item is for;
+        stored data of an earlier generation is left out. Such data is also absent once its object may be gone.
+        """
+        spilled = item.data
+        if not isinstance(spilled, Spilled):
+            return item
+        if self._bucket and item.status != "completed" and now - spilled.stored_at >= self._keeps_ms:
+            return replace(item, data=None)
+        try:
+            data = self._link(spilled, now) if spilled.in_answer > LINK_ABOVE_BYTES else self._fetched(spilled)
+        except DataUnavailable as error:
+            if item.status == "completed":
+                raise
+            said = {"provider": item.task.provider, "task": item.task.name, "generation": item.generation}
+            log.error("data unavailable", extra=said | {"reason": str(error)})
+            data = Link()
+        return replace(item, data=data)
+
+    def _fetched(self, spilled: Spilled) -> Json:
+        with _told_as(DataUnavailable):
+            reply = self._client().get_object(**self._place(spilled))
+            with closing(reply["Body"]) as stream:
+                body = stream.read() if reply["ContentLength"] == spilled.size else b""
+        if hashlib.sha256(body).hexdigest() != spilled.digest:
+            raise DataUnavailable(f"S3: {spilled.key} is not what was written")
+        return loads(gzip.decompress(body), max_depth=OWN_DEPTH)
+
+    def _link(self, spilled: Spilled, now: int) -> Link:
+        """A link to the object, which is there and is what was written."""
+        place = self._place(spilled)
+        with _told_as(DataUnavailable):
+            found = self._client().head_object(**place, ChecksumMode="ENABLED")
+            if (found["ContentLength"], found.get("ChecksumSHA256")) != (spilled.size, _checksum(spilled)):
+                raise DataUnavailable(f"S3: {spilled.key} is not what was written")
+            url = self._client().generate_presigned_url("get_object", Params=place, ExpiresIn=LINK_SECONDS)
+        return Link(url, now + LINK_SECONDS * 1000)
+
+    def _place(self, spilled: Spilled) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": spilled.key}
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._make is None or not self._bucket:
+                raise DataUnavailable("S3: SPILL_BUCKET names no bucket")
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+
+def _checksum(spilled: Spilled) -> str:
+    """The digest as S3 has it."""
+    return base64.b64encode(bytes.fromhex(spilled.digest)).decode()
+
+
+@contextmanager
+def _told_as(ours: type[StoreUnavailable]) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        raise ours(f"S3: {error.response['Error']['Code']}") from error
+    except BotoCoreError as error:
+        raise ours(f"S3: {type(error).__name__}: {error}") from error

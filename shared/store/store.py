@@ -1,0 +1,208 @@
+"""The store: one DynamoDB item per task, the durable truth of what is known and how a generation ended.
+
+Every write is conditional on the generation, so the first writer wins and a late one changes nothing. Instants are
+epoch milliseconds, but `expires_at`, DynamoDB's TTL, which is epoch seconds. JSON values are text (`item.py`).
+Every method raises StoreUnavailable when DynamoDB does not serve it.
+"""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shared.codec import Json
+from shared.errors import StoreTooLarge
+from shared.record import Record
+from shared.store.item import MAX_NOTIFY, Item, Status, attempt_map, digest, number, open_key, open_keys, packed, parse
+from shared.store.spill import Spill
+from shared.store.table import ConditionFailed, Table
+from shared.task import Task
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A write that changed nothing: its generation is no longer pending, or knows a later job than a `save` does.
+
+    `item` is what stands there, if anything.
+    """
+
+    item: Item | None
+
+
+class Store:
+    """The items, in the table and, where they are large, in `spill`."""
+
+    def __init__(
+        self, client: "DynamoDBClient", table: str, retention_seconds: int, spill: Spill | None = None
+    ) -> None:
+        self._table = Table(client, table)
+        self._retention_seconds = retention_seconds
+        self._spill = spill or Spill()
+
+    def get(self, task: Task, now: int) -> Item | None:
+        """The task's item as it stands, read consistently; None if there is none, or none since its expiry."""
+        item = parse(self._table.get(task))
+        return None if item is None or item.expired(now) else item
+
+    def opened(self, item: Item, now: int) -> Item:
+        """The item as an answer shows it: data that is in S3 is fetched, or linked to. Raises DataUnavailable."""
+        return self._spill.opened(item, now)
+
+    def begin(
+        self,
+        task: Task,
+        seen: Item | None,
+        input_: Json,
+        now: int,
+        *,
+        group: str = "",
+        notify: str | None = None,
+        keep_outputs: bool = False,
+    ) -> Item | None:
+        """Begin the next generation, pending, if the item is still the one just `seen` and not open.
+
+        Keeps the stored data, unless it had expired. None: somebody else was first; look again.
+        """
+        if seen:
+            unchanged, value = "#generation = :seen", dict[str, Any]({":seen": number(seen.generation)})
+        else:
+            unchanged, value = (
+                "(attribute_not_exists(#generation) OR #expires_at <= :seconds)",
+                {":seconds": number(now // 1000)},
+            )
+        caller = secrets.token_hex(8)
+        removed = "#expires_at, #completed_at, #error, #partial, #attempt"
+        removed += "" if keep_outputs else ", #outputs"
+        removed += "" if seen else ", #data"
+        if notify:
+            value[":notify"] = {"SS": [notify]}
+        try:
+            written = self._table.update(
+                task,
+                "SET #generation = if_not_exists(#generation, :now) + :one, #status = :pending, #input = :input, "
+                "#input_digest = :digest, #group = :group, #begun_by = :caller, #open = :open, #created_at = :now, "
+                f"#updated_at = :now{', #notify = :notify' if notify else ''} "
+                f"REMOVE {removed}",
+                f"{unchanged} AND attribute_not_exists(#open)",
+                {
+                    ":group": {"S": group},
+                    ":now": number(now),
+                    ":one": number(1),
+                    ":pending": {"S": "pending"},
+                    ":input": packed(input_, "input"),
+                    ":digest": {"S": digest(input_)},
+                    ":caller": {"S": caller},
+                    ":open": {"S": open_key(task)},
+                    **value,
+                },
+                returned="ALL_NEW",
+            )
+        except ConditionFailed as failed:  # botocore repeats a call whose reply was lost: then it finds its own write
+            there = parse(failed.attributes)
+            return there if there and there.begun_by == caller else None
+        return parse(written)
+
+    def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
+        """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge.
+
+        A record without outputs leaves those that the item has, but for a `resubmit`, which removes them. Superseded,
+        too, where the item counts more resubmits than the record, or as many as a `resubmit`: that job is lost, and
+        the one after it must not be.
+        """
+        values = {
+            ":now": number(now),
+            ":resubmits": number(record.resubmits),
+            ":attempt": attempt_map(record.submitted_at, record.resubmits),
+            ":partial": packed(record.partial, "partial"),
+        }
+        outputs = "REMOVE #outputs" if resubmit else ""
+        if record.outputs is not None:
+            outputs = ", #outputs = :outputs"
+            values[":outputs"] = packed(record.outputs, "outputs")
+        expression = f"SET #updated_at = :now, #attempt = :attempt, #partial = :partial {outputs}"
+        later = f"(attribute_not_exists(#attempt) OR #attempt.#resubmits {'<' if resubmit else '<='} :resubmits)"
+        return self._write(task, record.generation, expression, values, f" AND {later}")
+
+    def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
+        """Keep outputs and partial data that came by themselves, unless the job is lost by now. Raises StoreTooLarge.
+
+        A worker may be at the same task: its attempt is not touched, and what it stores later replaces this.
+        """
+        values = {":now": number(now), ":resubmits": number(record.resubmits)}
+        sets = ""
+        for name in ("outputs", "partial"):
+            if getattr(record, name) is not None:
+                values[f":{name}"] = packed(getattr(record, name), name)
+                sets += f", #{name} = :{name}"
+        same_job = "#attempt.#resubmits = :resubmits"
+        if record.resubmits == 0:
+            same_job = f"(attribute_not_exists(#attempt) OR {same_job})"
+        return self._write(task, record.generation, f"SET #updated_at = :now{sets}", values, f" AND {same_job}")
+
+    def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
+        """Add one more to be told of a pending generation's end. Superseded, too, where MAX_NOTIFY wait already."""
+        values = {":target": {"SS": [target]}, ":one": {"S": target}, ":most": number(MAX_NOTIFY)}
+        room = "(attribute_not_exists(#notify) OR contains(#notify, :one) OR size(#notify) < :most)"
+        return self._write(task, generation, "ADD #notify :target", values, f" AND {room}")
+
+    def complete(self, task: Task, generation: int, data: Json, now: int) -> Superseded | None:
+        """Store the data, in S3 first if it is large, and end the generation. Raises StoreTooLarge: nothing changed."""
+        values = {":data": self._spill.keep(task, generation, data, now)}
+        sets, removes = ", #data = :data", ", #error, #partial, #outputs"
+        return self._end(task, generation, "completed", now, values=values, sets=sets, removes=removes)
+
+    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Superseded | None:
+        """End the generation without data: `error` is {reason, error, refused}; an oversized one is cut."""
+        try:
+            text = packed(error, "error")
+        except StoreTooLarge:
+            text = packed(error | {"error": "the provider's error is too large to keep"}, "error")
+        return self._end(task, generation, "failed", now, values={":error": text}, sets=", #error = :error")
+
+    def cancel(self, task: Task, generation: int, now: int) -> Superseded | None:
+        """End the generation because nobody wants it any more."""
+        return self._end(task, generation, "cancelled", now, values={})
+
+    def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
+        """(task, generation) of every open item of a provider that was last written before the instant `before`."""
+        keys = open_keys(provider)
+        turn = before // 60_000 % len(keys)  # after a run that does not reach the end, the next begins elsewhere
+        for key in keys[turn:] + keys[:turn]:
+            for row in self._table.open_items(key, number(before)):
+                yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
+
+    def _end(
+        self,
+        task: Task,
+        generation: int,
+        status: Status,
+        now: int,
+        *,
+        values: dict[str, Any],
+        sets: str = "",
+        removes: str = "",
+    ) -> Superseded | None:
+        ended = {
+            ":now": number(now),
+            ":expiry": number(now // 1000 + self._retention_seconds),
+            ":status": {"S": status},
+        }
+        expression = (
+            f"SET #status = :status, #completed_at = :now, #updated_at = :now, #expires_at = :expiry{sets} "
+            f"REMOVE #open, #notify{removes}"
+        )
+        return self._write(task, generation, expression, ended | values)
+
+    def _write(
+        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str = ""
+    ) -> Superseded | None:
+        values = {":generation": number(generation), ":pending": {"S": "pending"}, **values}
+        condition = f"#generation = :generation AND #status = :pending{further}"
+        try:
+            self._table.update(task, expression, condition, values, returned="NONE")
+        except ConditionFailed as failed:
+            return Superseded(parse(failed.attributes))
+        return None

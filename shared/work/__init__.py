@@ -1,0 +1,1 @@
+"""What runs without a caller: the worker, its tick, reconcile, notifications."""

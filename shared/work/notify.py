@@ -1,0 +1,137 @@
+"""Notifying: workflows that wait for a task are told that it has ended, from the table's stream.
+
+Meanwhile is their cheap wait state: a Step Functions task token or a durable function's callback id stands in the open
+item (`notify`), and whatever ends the item, the stream tells of it; so no crash loses a notification. At least once:
+who has been told already waits no longer, and is left alone.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared.codec import Json, dumps
+from shared.errors import Forbidden, NotifyUnavailable
+from shared.logs import log
+from shared.store import Item
+from shared.store.item import Spilled, parse
+
+MAX_RESULT_BYTES = 262_144
+"""What Step Functions takes as a task's output."""
+MAX_CAUSE = 32_768
+MAX_ERROR = 256
+WAITS_NO_LONGER = (
+    "TaskDoesNotExist", "TaskTimedOut", "InvalidToken", "ResourceNotFoundException", "CallbackTimeoutException",
+    "InvalidParameterValueException", "ValidationException",
+)  # fmt: skip
+"""Answers that another try would only meet again: the token is used, expired, or never was one."""
+
+
+class Notifier:
+    """Tells of ends. `states` and `functions` are botocore's clients of Step Functions and Lambda."""
+
+    def __init__(self, states: Any, functions: Any) -> None:
+        self._states = states
+        self._functions = functions
+
+    def tell_ends(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Tell of every end among a stream's records; the sequence numbers of those to be handed in again."""
+        return [record["dynamodb"]["SequenceNumber"] for record in records if not self._told(record)]
+
+    def _told(self, record: Mapping[str, Any]) -> bool:
+        """Whether nothing is left to tell of this record; one that waits keeps no other waiting."""
+        told = True
+        try:
+            for target, item in _ends(record["dynamodb"]):
+                try:
+                    self.tell(target, item)
+                except NotifyUnavailable as error:
+                    log.warning("notify unavailable", extra={"task": item.task.id, "reason": str(error)})
+                    told = False
+                except Forbidden as error:
+                    log.warning("notify dropped", extra={"task": item.task.id, "reason": error.detail})
+        except Exception:
+            log.exception("stream record unreadable")
+            return False
+        return told
+
+    def tell(self, target: str, item: Item) -> None:
+        """Tell one target, `<kind>:<token>`, how the item's generation ended. Raises NotifyUnavailable.
+
+        One that waits no longer is no error. Forbidden: it is of a workflow that this deployment may not tell.
+        """
+        kind, _, token = target.partition(":")
+        said = {"task": item.task.id, "generation": item.generation, "kind": kind}
+        try:
+            (self._tell_states if kind == "stepFunctionsToken" else self._tell_function)(token, item)
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code == "AccessDeniedException":
+                raise Forbidden("this deployment may not notify that workflow", field="notify") from error
+            if code not in WAITS_NO_LONGER:
+                raise NotifyUnavailable(f"{kind}: {code}") from error
+            log.warning("notify dropped", extra=said | {"reason": code})
+        except BotoCoreError as error:
+            raise NotifyUnavailable(f"{kind}: {type(error).__name__}") from error
+        else:
+            log.info("notified", extra=said | {"status": item.status})
+
+    def _tell_states(self, token: str, item: Item) -> None:
+        if item.status == "completed":
+            self._states.send_task_success(taskToken=token, output=_result(item))
+        else:
+            self._states.send_task_failure(taskToken=token, error=_reason(item)[:MAX_ERROR], cause=_cause(item))
+
+    def _tell_function(self, callback_id: str, item: Item) -> None:
+        if item.status == "completed":
+            self._functions.send_durable_execution_callback_success(
+                CallbackId=callback_id, Result=_result(item).encode()
+            )
+        else:
+            error = {"ErrorType": _reason(item), "ErrorMessage": _cause(item)}
+            self._functions.send_durable_execution_callback_failure(CallbackId=callback_id, Error=error)
+
+
+def _ends(change: Mapping[str, Any]) -> Iterator[tuple[str, Item]]:
+    """Whom to tell of which end; nobody where the change is none. An open item that was deleted counts as cancelled."""
+    old, new = change.get("OldImage", {}), change.get("NewImage", {})
+    if "open" in old and "open" not in new:
+        for target in sorted(old.get("notify", {"SS": []})["SS"]):
+            item = parse(_image(new or old))
+            assert item
+            yield target, item if new else replace(item, status="cancelled")
+
+
+def _image(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """An image as the client would give it: Lambda's events have bytes as base64."""
+    return {name: {"B": base64.b64decode(value["B"])} if "B" in value else value for name, value in attributes.items()}
+
+
+def _result(item: Item) -> str:
+    """Identity and data; identity alone where the whole would not be taken, as when it is in S3 for its size."""
+    if isinstance(item.data, Spilled):
+        return dumps(_identity(item))
+    text = dumps(_identity(item) | {"data": item.data})
+    return text if len(text.encode()) <= MAX_RESULT_BYTES else dumps(_identity(item))
+
+
+def _reason(item: Item) -> str:
+    return str(item.error["reason"]) if item.status == "failed" else item.status
+
+
+def _cause(item: Item) -> str:
+    """Identity and what the provider said; identity alone where that is too long."""
+    text = dumps(_identity(item) | {"error": item.error["error"] if item.status == "failed" else None})
+    return text if len(text) <= MAX_CAUSE else dumps(_identity(item))
+
+
+def _identity(item: Item) -> dict[str, Json]:
+    return {
+        "task_id": item.task.id,
+        "provider": item.task.provider,
+        "name": item.task.name,
+        "status": item.status,
+        "generation": item.generation,
+    }

@@ -1,0 +1,98 @@
+"""Settling: turning outcomes into complete, release, bury or forget, many at once. The one place where tasks move."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, assert_never
+
+from shared.limits import Health
+from shared.logs import facts, log
+from shared.outcome import Failed, Outcome, Pending, Retry
+from shared.provider import Finding, Provider
+from shared.queue import Hold, Queue, Release
+from shared.record import Record
+from shared.store import Item
+
+Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
+
+ANSWER_LOST = ("transport", "deadline", "undecodable")
+"""Reasons of a retry after which the provider may have taken the job all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What is to happen to a held task in the queue, and what it counts as in the tally.
+
+    `outcome` and `record` are what the attempt found, if there was one; `item` is what stood in its way.
+    """
+
+    hold: Hold
+    verb: Verb
+    counts_as: str
+    outcome: Outcome | None = None
+    record: Record | None = None
+    delay_seconds: float = 0
+    item: Item | None = None
+
+
+def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) -> Counter[str]:
+    """Move tasks of one provider in the queue, at most one call per verb; the tally says what became of them.
+
+    The first call says how the provider is, as all the answers together tell, so that troubles count once; each says
+    which of its own tasks had a good or a bad answer, as the probe may be any of them. A task that somebody else has
+    taken meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
+    """
+    by_verb: dict[Verb, list[Settlement]] = {"complete": [], "release": [], "bury": [], "forget": []}
+    for settlement in settlements:
+        by_verb[settlement.verb].append(settlement)
+    health = provider.health(
+        {one.hold.task.name: Finding(one.outcome, one.record) for one in settlements if one.outcome and one.record}
+    )
+    tally: Counter[str] = Counter()
+    for verb, group in by_verb.items():
+        if group:
+            for settlement, done in zip(group, _move(queue, verb, group, health), strict=True):
+                counts_as = settlement.counts_as if done or verb == "forget" else "lost"
+                tally[counts_as] += 1
+                report(settlement, counts_as)
+            health = replace(health, pause_seconds=0, troubles=0)
+    return tally
+
+
+def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> list[bool]:
+    match verb:
+        case "complete":
+            return queue.complete([one.hold for one in group], health)
+        case "bury":
+            return queue.bury([one.hold for one in group], health)
+        case "forget":
+            return queue.forget([(one.hold.task, one.hold.generation) for one in group], health)
+        case "release":
+            return queue.release([_released(one) for one in group], health)
+    assert_never(verb)
+
+
+def _released(one: Settlement) -> Release:
+    if one.record is None:
+        return Release(one.hold, one.delay_seconds)
+    has_job = one.record.outputs is not None or _is_lost(one.outcome)
+    return Release(one.hold, one.delay_seconds, one.record.to_text(), has_job=has_job)
+
+
+def _is_lost(outcome: Outcome | None) -> bool:
+    return isinstance(outcome, Retry) and outcome.reason in ANSWER_LOST
+
+
+def report(settlement: Settlement, counts_as: str) -> None:
+    """One line per change: ends at INFO, waiting at DEBUG."""
+    said = facts(settlement.hold)
+    match settlement.outcome:
+        case Failed(reason):
+            said["reason"] = reason
+        case Retry(delay, reason):
+            said |= {"reason": reason, "delay_seconds": delay}
+        case Pending(delay):
+            said["delay_seconds"] = delay
+    level = logging.DEBUG if counts_as in ("snoozed", "retried", "released") else logging.INFO
+    log.log(level, counts_as, extra=said)

@@ -1,0 +1,229 @@
+"""A tick: one run of the process handler. Claims due tasks, works on them in parallel, settles them as they finish.
+
+No barrier: a finished attempt is replaced at once. A task that has ended its worker before (a suspect) is worked on
+alone, so that it can take nobody with it. Ticks may overlap: the claim keeps them apart.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from shared.errors import QueueUnavailable
+from shared.logs import log
+from shared.provider import Provider
+from shared.queue import Claimed, Queue, new_token
+from shared.settings import Settings
+from shared.work.settle import Settlement, settle
+from shared.work.worker import Worker
+
+Tally: TypeAlias = dict[str, Counter[str]]
+"""Provider -> what its tasks counted as: claimed, expired, completed, snoozed, retried, buried, forgotten, released,
+lost, abandoned (still running when the time was over), unreachable (Redis calls that failed)."""
+
+Invite: TypeAlias = Callable[[int], None]
+"""Starts so many further ticks; raises nothing."""
+
+SETTLE_SECONDS = 5.0
+"""Kept back at the end of the function's time for storing and settling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clockwork:
+    """The tick's outside world: a monotonic clock in seconds, a sleep, and a maker of thread pools."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+    pool: Callable[[int], Executor]
+
+
+class Ticker:
+    """Runs ticks over the given providers."""
+
+    def __init__(
+        self, queue: Queue, worker: Worker, providers: Mapping[str, Provider], settings: Settings, clockwork: Clockwork
+    ) -> None:
+        self._queue = queue
+        self._worker = worker
+        self._providers = providers
+        self._settings = settings
+        self._clockwork = clockwork
+
+    def run(self, remaining: Callable[[], float], invite: Invite | None = None) -> Tally:
+        """One tick; `remaining` tells the seconds that the function has left. Returns before they are over.
+
+        Where more is due than it can ask in its window, it invites further ticks to work beside it.
+        """
+        seconds = self._settings.attempt_seconds
+        window = min(self._settings.window_seconds, remaining() - seconds - SETTLE_SECONDS)
+        pool = self._clockwork.pool(self._settings.parallel_tasks)
+        run = _Run(
+            self._queue, self._worker, self._providers, self._settings, self._clockwork, pool, remaining, window, invite
+        )
+        try:
+            return run.loop()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(slots=True)
+class _Run:
+    queue: Queue
+    worker: Worker
+    providers: Mapping[str, Provider]
+    settings: Settings
+    clockwork: Clockwork
+    pool: Executor
+    remaining: Callable[[], float]
+    window_seconds: float
+    invite: Invite | None
+    in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
+    suspects: set[str] = field(default_factory=set)
+    plenty: set[str] = field(default_factory=set)
+    alone: bool = False
+    tally: Tally = field(default_factory=dict)
+    began: float = 0
+    look_for_help_at: float = 0
+
+    def loop(self) -> Tally:
+        self.tally = {provider: Counter() for provider in self.providers}
+        self.began = self.clockwork.monotonic()
+        self.look_for_help_at = self.settings.tick_seconds
+        while True:
+            wait_seconds = self.refill() if self.elapsed() < self.window_seconds else math.inf
+            if self.in_flight:
+                self.call_for_help()
+                self.collect(wait_seconds)
+                if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:
+                    return self.abandon()
+            elif wait_seconds > min(self.settings.idle_seconds, self.window_seconds - self.elapsed()):
+                return self.tally
+            else:
+                self.clockwork.sleep(min(wait_seconds, self.settings.tick_seconds))
+
+    def elapsed(self) -> float:
+        return self.clockwork.monotonic() - self.began
+
+    def refill(self) -> float:
+        """Start attempts in the free slots; the seconds until there may be more to start, infinite if never."""
+        if self.alone:
+            return math.inf
+        last_third = self.elapsed() >= self.window_seconds * 2 / 3
+        if self.suspects and last_third:
+            return math.inf if self.in_flight or self.start_suspect() else 0
+        wait_seconds = self.start_ordinary()
+        if self.suspects and not self.in_flight:
+            return math.inf if self.start_suspect() else 0
+        return wait_seconds
+
+    def call_for_help(self) -> None:
+        """Invite further ticks, once, if at its pace so far this one cannot ask all that is due before it ends.
+
+        Counts providers with plenty: one that gave less than was asked of it has no more, or is paused or at a limit.
+        """
+        elapsed, full = self.elapsed(), len(self.in_flight) >= self.settings.parallel_tasks
+        finished = sum(tally["claimed"] for tally in self.tally.values()) - len(self.in_flight)
+        if self.invite is None or not full or not finished or elapsed < self.look_for_help_at:
+            return
+        self.look_for_help_at = elapsed + self.settings.tick_seconds
+        try:
+            due = sum(self.queue.backlog(provider) for provider in self.plenty)
+        except QueueUnavailable as error:
+            log.warning("queue unavailable", extra={"reason": str(error), "then": "no further ticks are invited"})
+            return
+        askable = finished / elapsed * max(self.window_seconds - elapsed, 0)
+        further = min(self.settings.max_workers, math.ceil(due / max(askable, 1))) - 1
+        if further > 0:
+            log.info("invited", extra={"ticks": further, "due": due})
+            self.invite(further)
+            self.invite = None
+
+    def start_ordinary(self) -> float:
+        """Share the free slots among the providers that have due tasks; the seconds until the next falls due.
+
+        Who has the fewest attempts going comes first, then who has had the fewest: a slot that falls free goes round.
+        """
+        going = Counter(claimed.hold.task.provider for claimed in self.in_flight.values())
+        hungry = sorted(self.providers, key=lambda provider: (going[provider], self.tally[provider]["claimed"]))
+        waits: dict[str, float] = {}
+        while hungry and (free := self.settings.parallel_tasks - len(self.in_flight)) > 0:
+            share = math.ceil(free / len(hungry))
+            for provider in tuple(hungry):
+                limit = min(share, self.settings.parallel_tasks - len(self.in_flight))
+                taken, waits[provider] = self.claim(provider, limit) if limit > 0 else (0, 0.0)
+                if limit > 0:
+                    (self.plenty.add if taken == limit else self.plenty.discard)(provider)
+                if taken < limit or limit == 0:
+                    hungry.remove(provider)
+        return min(waits.values(), default=math.inf)
+
+    def start_suspect(self) -> bool:
+        """Take one suspect, with nothing beside it; False when none was left."""
+        for provider in sorted(self.suspects):
+            taken, _ = self.claim(provider, 1, suspect=True)
+            if taken:
+                self.alone = True
+                return True
+            self.suspects.discard(provider)
+        return False
+
+    def claim(self, provider: str, limit: int, *, suspect: bool = False) -> tuple[int, float]:
+        """Claim and start; how many, and the seconds until the provider's next task falls due."""
+        tally = self.tally[provider]
+        try:
+            claim = self.queue.claim(
+                provider,
+                limit=limit,
+                lease_seconds=self.settings.lease_seconds,
+                token=new_token(),
+                suspect=suspect,
+                limits=self.providers[provider].rules.limits,
+            )
+        except QueueUnavailable as error:
+            tally["unreachable"] += 1
+            log.error("queue unavailable", extra={"provider": provider, "reason": str(error)})
+            return 0, math.inf
+        tally["claimed"] += len(claim.tasks)
+        tally["expired"] += claim.expired
+        if claim.suspects and not suspect:
+            self.suspects.add(provider)
+        if self.elapsed() >= self.window_seconds:  # the reply came too late to start anything
+            self.settle(provider, [_unstarted(claimed) for claimed in claim.tasks])
+            return 0, math.inf
+        for claimed in claim.tasks:
+            self.in_flight[self.pool.submit(self.worker.work, claimed, self.settings.attempt_seconds)] = claimed
+        return len(claim.tasks), math.inf if claim.wait_seconds is None else claim.wait_seconds
+
+    def collect(self, wait_seconds: float) -> None:
+        """Wait until an attempt finishes or it is time to look again, then settle what has finished."""
+        full = len(self.in_flight) >= self.settings.parallel_tasks or self.alone
+        look = math.inf if full else min(wait_seconds, self.settings.tick_seconds)
+        timeout = max(0.0, min(look, self.remaining() - SETTLE_SECONDS / 2))
+        done, _ = wait(self.in_flight, timeout=timeout, return_when=FIRST_COMPLETED)
+        finished: dict[str, list[Settlement]] = {}
+        for future in done:
+            claimed = self.in_flight.pop(future)
+            self.alone = False
+            finished.setdefault(claimed.hold.task.provider, []).append(future.result())
+        for provider, settlements in finished.items():
+            self.settle(provider, settlements)
+
+    def settle(self, provider: str, settlements: list[Settlement]) -> None:
+        try:
+            self.tally[provider] += settle(self.queue, self.providers[provider], settlements)
+        except QueueUnavailable as error:
+            self.tally[provider]["unreachable"] += 1
+            log.error("queue unavailable", extra={"provider": provider, "reason": str(error)})
+
+    def abandon(self) -> Tally:
+        """Leave what still runs, although its time is long over, to its lease."""
+        for claimed in self.in_flight.values():
+            self.tally[claimed.hold.task.provider]["abandoned"] += 1
+        log.error("attempts abandoned", extra={"count": len(self.in_flight)})
+        return self.tally
+
+
+def _unstarted(claimed: Claimed) -> Settlement:
+    return Settlement(hold=claimed.hold, verb="release", counts_as="released")

@@ -1,0 +1,235 @@
+"""The worker: one attempt for one held task, and its outcome stored.
+
+enqueue and process both come here. Store, then complete: what an attempt found is written to the item before the task
+moves in Redis (`settle.py`), and a generation that is no longer pending ends in Redis as its item says.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import assert_never
+
+from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
+from shared.logs import facts, log
+from shared.outcome import Completed, Failed, Pending, Retry
+from shared.provider import Finding, Provider
+from shared.provider.wire.message import Reply
+from shared.queue import Add, Claimed, Hold
+from shared.record import Record
+from shared.store import Item, Store, Superseded
+from shared.work.settle import Settlement
+
+STORE_RETRY_SECONDS = 10.0
+"""How long a task waits after its result could not be stored."""
+UNREADABLE_SECONDS = 60.0
+"""How long a task waits whose record a later version of this code wrote."""
+CANCEL_SECONDS = 5.0
+"""The longest that telling a provider of a cancellation may take."""
+
+
+class Worker:
+    """Asks and stores. Safe to use from many threads; `clock` tells epoch milliseconds."""
+
+    def __init__(
+        self,
+        store: Store,
+        providers: Mapping[str, Provider],
+        clock: Callable[[], int],
+        *,
+        max_crashes: int,
+        confirm_seconds: float,
+    ) -> None:
+        self._store = store
+        self._providers = providers
+        self._clock = clock
+        self._max_crashes = max_crashes
+        self._confirm_seconds = confirm_seconds
+
+    def work(self, claimed: Claimed, seconds: float) -> Settlement:
+        """Everything about one claimed task but its place in the queue, within `seconds`; raises nothing."""
+        hold = claimed.hold
+        try:
+            record = self._record(claimed)
+            if isinstance(record, Settlement):
+                return record
+            if claimed.crashes > self._max_crashes:
+                crashed = Failed("crashed", f"ended its worker {claimed.crashes} times")
+                return self._store_finding(hold, record, Finding(crashed, record))
+            return self.attempt(hold, record, seconds)
+        except StoreUnavailable as error:
+            log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
+            return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=STORE_RETRY_SECONDS)
+        except Exception:
+            log.exception("attempt broke", extra=facts(hold))
+            return self._broken(claimed)
+
+    def attempt(self, hold: Hold, record: Record, seconds: float, *, inline: bool = False) -> Settlement:
+        """Ask the provider once and store what it says. `inline`: in the user's request, whose refusal is final."""
+        provider = self._providers[hold.task.provider]
+        if provider.submits(record) and not inline:
+            item = self._store.get(hold.task, self._clock())
+            if item is None or not _is_pending(item, hold.generation):
+                return self._ended(hold, item, record)
+            record = _resumed(record, item)
+        finding = provider.ask(hold.task, record, now=self._clock(), seconds=seconds)
+        return self._store_finding(hold, record, finding, inline=inline)
+
+    def hear(self, item: Item, payload: Reply) -> Settlement | None:
+        """What a callback says of a pending item, stored; None where the provider is to be asked now.
+
+        The settlement's hold is nobody's: what becomes of the task in Redis is for the caller to say.
+        """
+        hold, record = Hold(item.task, item.generation, token=""), record_of(item)
+        provider = self._providers[item.task.provider]
+        finding = provider.hear(item.task, record, payload, now=self._clock())
+        if finding is None:
+            return None
+        if not isinstance(finding.outcome, Pending):
+            jobless = dataclasses.replace(finding.record, outputs=None)  # its job is over: there is none to cancel
+            return self._store_finding(hold, record, Finding(finding.outcome, jobless))
+        if finding.record.digest != record.saved:
+            with suppress(StoreTooLarge):  # partial data is what one can do without
+                self._store.learn(item.task, finding.record, self._clock())
+        if finding.outcome.delay_seconds == 0:
+            return None
+        return Settlement(hold=hold, verb="release", counts_as="snoozed", outcome=finding.outcome)
+
+    def _record(self, claimed: Claimed) -> Record | Settlement:
+        """The claimed task's record; from its item, the truth, where Redis has lost or mangled it."""
+        hold = claimed.hold
+        try:
+            record = Record.from_text(claimed.record)
+            if record.generation == hold.generation:
+                return record
+        except RecordError as error:
+            if error.newer:
+                return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=UNREADABLE_SECONDS)
+        log.error("record unreadable", extra=facts(hold))
+        item = self._store.get(hold.task, self._clock())
+        if item is None or not _is_pending(item, hold.generation):
+            return self._ended(hold, item)
+        return record_of(item)
+
+    def _store_finding(self, hold: Hold, before: Record, finding: Finding, *, inline: bool = False) -> Settlement:
+        outcome, record = finding.outcome, finding.record
+        made = dataclasses.replace  # every branch below is this settlement with other words
+        base = Settlement(hold=hold, verb="release", counts_as="released", outcome=outcome, record=record)
+        try:
+            match outcome:
+                case Completed(data):
+                    superseded = self._store.complete(hold.task, hold.generation, data, self._clock())
+                    settlement = made(base, verb="complete", counts_as="completed")
+                case Failed(reason, error):
+                    text = {"reason": reason, "error": error, "refused": inline}
+                    superseded = self._store.fail(hold.task, hold.generation, text, self._clock())
+                    settlement = made(
+                        base, verb="forget" if inline else "bury", counts_as="refused" if inline else "buried"
+                    )
+                case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
+                    superseded, record = self._keep(hold, record, outcome)
+                    counts_as = "snoozed" if isinstance(outcome, Pending) else "retried"
+                    settlement = made(base, record=record, delay_seconds=delay, counts_as=counts_as)
+                case _:
+                    assert_never(outcome)
+        except StoreTooLarge as error:
+            if isinstance(outcome, Failed):
+                return self._unstored(base, before)
+            too_large = Finding(Failed("too-large", str(error)), record)
+            return self._store_finding(hold, before, too_large, inline=inline)
+        except StoreUnavailable as error:
+            log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
+            return self._unstored(base, before)
+        if superseded is None:
+            return settlement
+        item = superseded.item
+        if item and _is_pending(item, hold.generation):  # we come late: that job is lost, and another may be open
+            return made(settlement, record=_resumed(record, item))
+        return self._ended(hold, item, record)
+
+    def _keep(self, hold: Hold, record: Record, outcome: Pending | Retry) -> tuple[Superseded | None, Record]:
+        """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""
+        now = self._clock()
+        if record.digest != record.saved:
+            try:
+                resubmit = isinstance(outcome, Retry) and outcome.action == "resubmit"
+                superseded = self._store.save(hold.task, record, now, resubmit=resubmit)
+            except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
+                if record.partial is None:
+                    raise
+                return self._keep(hold, dataclasses.replace(record, partial=None), outcome)
+            return superseded, record.confirmed(now)
+        if isinstance(outcome, Pending) and now - record.confirmed_at > self._confirm_seconds * 1000:
+            item = self._store.get(hold.task, now)
+            if item is None or not _is_pending(item, hold.generation):
+                return Superseded(item), record
+            return None, _resumed(record, item).confirmed(now)
+        return None, record
+
+    def _unstored(self, base: Settlement, before: Record) -> Settlement:
+        """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
+        match base.outcome:
+            case Retry(delay_seconds=delay, action="resubmit"):  # it must stand in the item before it may happen
+                return dataclasses.replace(base, delay_seconds=delay, record=before)
+            case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
+                return dataclasses.replace(base, delay_seconds=delay)
+        return dataclasses.replace(base, delay_seconds=STORE_RETRY_SECONDS)
+
+    def _ended(self, hold: Hold, item: Item | None, record: Record | None = None) -> Settlement:
+        """How a generation that is no longer pending ends in Redis: as its item says, never by a retry."""
+        buried = False
+        if item is not None and item.generation == hold.generation:
+            buried = item.status == "failed" and not item.refused
+            if item.status == "cancelled" and record:
+                self._providers[hold.task.provider].cancel(hold.task, record, seconds=CANCEL_SECONDS)
+        if buried:
+            return Settlement(hold=hold, verb="bury", counts_as="buried", item=item)
+        return Settlement(hold=hold, verb="forget", counts_as="forgotten", item=item)
+
+    def _broken(self, claimed: Claimed) -> Settlement:
+        """The settlement of a task whose attempt broke in our own code: a trouble like any other, and bounded."""
+        hold = claimed.hold
+        try:
+            record = self._record(claimed)
+            if isinstance(record, Settlement):
+                return record
+            provider = self._providers[hold.task.provider]
+            finding = provider.trouble(record, now=self._clock(), reason="the attempt broke")
+            return self._store_finding(hold, record, finding)
+        except Exception:
+            log.exception("attempt broke twice", extra=facts(hold))
+            return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=UNREADABLE_SECONDS)
+
+
+def record_of(item: Item) -> Record:
+    """The record that a pending item stands for, with all that the item knows."""
+    record = Record(
+        generation=item.generation,
+        created_at=item.created_at,
+        input=item.input,
+        group=item.group,
+        outputs=item.outputs,
+        partial=item.partial,
+        submitted_at=item.submitted_at,
+        resubmits=item.resubmits,
+    )
+    return record.confirmed(item.updated_at)
+
+
+def add_of(item: Item, delay_seconds: float = 0) -> Add:
+    """What puts a pending item into the queue."""
+    has_job = item.outputs is not None
+    return Add(item.task, item.generation, record_of(item).to_text(), delay_seconds, item.group, has_job)
+
+
+def _resumed(record: Record, item: Item) -> Record:
+    """The record, with what an earlier attempt of this generation left in the item: a job, or the loss of one."""
+    if item.outputs is None and item.resubmits <= record.resubmits:
+        return record
+    resumed = dataclasses.replace(
+        record, outputs=item.outputs, submitted_at=item.submitted_at, resubmits=item.resubmits, partial=item.partial
+    )
+    return resumed.confirmed(item.updated_at)
+
+
+def _is_pending(item: Item | None, generation: int) -> bool:
+    return item is not None and item.status == "pending" and item.generation == generation
