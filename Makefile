@@ -11,7 +11,7 @@ SAM_ON_PATH = $(shell sam --version >/dev/null 2>&1 && echo sam)
 SAM = SAM_CLI_TELEMETRY=0 $(or $(SAM_ON_PATH),$(VENV_SAM)/bin/sam)
 # `sam local` puts the function into a container, where the local stack is host.docker.internal; SAM_LOCAL=… adds options.
 SAM_LOCAL ?=
-LOCALLY = $(VENV)/bin/python -m local.relay 9001 9003 9004 -- \
+LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
 .PHONY: help demo dev test soak lint validate build invoke-enqueue invoke-process deploy clean sam python313 always

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from local.redis_server import NoServerError, is_free
+from local.servers.redis_server import NoServerError, is_free
 from local.stack import Pace, Ports, Stack, ended_by_signals
 
 PORTS = Ports(third_party=9001, gateway=9002, redis=9003, dynamodb=9004, http_gateway=9005)

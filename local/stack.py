@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Self, TextIO
 
-from local import ROOT, template
-from local.dynamodb import BUCKET_NAME, DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
-from local.function import Function
-from local.gateway import HTTP, REST, Gateway
-from local.invocations import Invocations
-from local.redis_server import Kind, RedisServer
-from local.schedule import Schedule
-from local.stream import Stream
-from local.third_party import ThirdParty
+from local import ROOT, sam_template
+from local.aws.function import Function
+from local.aws.gateway import HTTP, REST, Gateway
+from local.aws.invocations import Invocations
+from local.aws.schedule import Schedule
+from local.aws.stream import Stream
+from local.servers.dynamodb import BUCKET_NAME, DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
+from local.servers.redis_server import Kind, RedisServer
+from local.servers.third_party import ThirdParty
 
 CONCURRENCY = 4  # processes a function at most; each is a Python of its own
 PROVIDERS = ROOT / "local" / "providers"
@@ -93,7 +93,7 @@ class Stack:
                 Gateway(self.functions, REST, self._ports.gateway),
                 Gateway(self.functions, HTTP, self._ports.http_gateway),
             ]
-            for name, definition in template.functions().items():
+            for name, definition in sam_template.functions().items():
                 environment = {**definition.environment, **self._wires(), **self._settings}
                 self.functions[name] = entered.enter_context(
                     Function(

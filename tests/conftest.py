@@ -19,9 +19,9 @@ from moto import mock_aws
 from redis import Redis, RedisCluster
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from local.dynamodb import create_table
-from local.redis_server import Kind, NoServerError, RedisServer, free_port
-from local.third_party import ThirdParty
+from local.servers.dynamodb import create_table
+from local.servers.redis_server import Kind, NoServerError, RedisServer, free_port
+from local.servers.third_party import ThirdParty
 from local.waiting import wait_until
 from shared import aws, wiring
 from shared.queue import Queue

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from local.replay import Conversation, VectorError, conversations, fixture
+from local.provider.replay import Conversation, VectorError, conversations, fixture
 
 HERE = Path(__file__).parent
 VECTORS = HERE / "vectors.json"

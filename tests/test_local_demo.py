@@ -19,13 +19,13 @@ import requests
 from rich.console import Console
 
 from local import ROOT
-from local.demo_checks import CHECKS, check
-from local.demo_plan import Asked, Request, plan
-from local.demo_view import Seen, Watch, first_answers, look, result_table
-from local.dynamodb import TABLE_NAME
-from local.redis_server import RedisServer
+from local.demo.checks import CHECKS, check
+from local.demo.plan import Asked, Request, plan
+from local.demo.view import Seen, Watch, first_answers, look, result_table
+from local.servers.dynamodb import TABLE_NAME
+from local.servers.redis_server import RedisServer
+from local.servers.third_party import ThirdParty
 from local.stack import Stack
-from local.third_party import ThirdParty
 from local.waiting import wait_until
 
 if TYPE_CHECKING:

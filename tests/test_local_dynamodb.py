@@ -8,8 +8,8 @@ from random import Random
 import pytest
 import requests
 
-from local.dynamodb import BUCKET_NAME, TABLE_NAME, DynamoDB, table_definition, time_to_live
-from local.template import table
+from local.sam_template import table
+from local.servers.dynamodb import BUCKET_NAME, TABLE_NAME, DynamoDB, table_definition, time_to_live
 from shared import wiring
 from shared.store import Store
 from shared.store.spill import Spill

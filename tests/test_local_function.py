@@ -13,8 +13,8 @@ from textwrap import dedent
 import pytest
 
 from local import ROOT
-from local.function import Function
-from local.sandbox import FunctionError
+from local.aws.function import Function
+from local.aws.sandbox import FunctionError
 from local.waiting import wait_until
 
 HANDLER = """
@@ -231,7 +231,7 @@ def test_closing_ends_every_process_even_one_at_work(make: Make, tmp_path: Path)
 def test_processes_end_when_their_parent_is_killed() -> None:
     script = """
         import os
-        from local.function import Function
+        from local.aws.function import Function
         function = Function("Sample", "json.dumps", 30, {})
         try: function.invoke({})
         except Exception: pass

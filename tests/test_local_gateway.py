@@ -15,9 +15,9 @@ import pytest
 import requests
 
 from local import ROOT
-from local.function import Function
-from local.gateway import HTTP, REST, Gateway
-from local.message import Event, Shape
+from local.aws.function import Function
+from local.aws.gateway import HTTP, REST, Gateway
+from local.aws.message import Event, Shape
 
 HANDLER = """
     import json, os, time

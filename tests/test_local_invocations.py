@@ -9,8 +9,8 @@ import pytest
 import requests
 from botocore.exceptions import ClientError
 
-from local.function import Function
-from local.invocations import Invocations
+from local.aws.function import Function
+from local.aws.invocations import Invocations
 
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:ProcessFunction"
 

@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import pytest
 
-from local.provider import main
-from local.redis_server import NoServerError
+from local.provider.__main__ import main
+from local.provider.trial import Surroundings, Trial
+from local.servers.redis_server import NoServerError
+from local.servers.third_party import ThirdParty
 from local.stack import Stack
-from local.third_party import ThirdParty
-from local.trial import Surroundings, Trial
 from shared.codec import Json
 from shared.outcome import Completed
 from shared.provider.language.rules import Rules

@@ -10,8 +10,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from local import redis_server
-from local.redis_server import Kind, NoServerError, RedisServer
+from local.servers import redis_server
+from local.servers.redis_server import Kind, NoServerError, RedisServer
 
 
 def server(kind: Kind, port: int = 0) -> RedisServer:

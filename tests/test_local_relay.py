@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local import relay
+from local.servers import relay
 
 # A second address of this machine, in the bridge's place.
 HERE = "127.0.0.2"

@@ -10,8 +10,8 @@ from textwrap import dedent
 import pytest
 
 from local import ROOT
-from local.function import Function
-from local.schedule import Schedule
+from local.aws.function import Function
+from local.aws.schedule import Schedule
 from local.waiting import wait_until
 
 HANDLER = """

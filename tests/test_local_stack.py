@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from local import ROOT, dev
-from local.dynamodb import DynamoDB
+from local.servers.dynamodb import DynamoDB
 from local.stack import Stack, ended_by_signals
 from local.waiting import wait_until
 

@@ -1,6 +1,6 @@
 """The template is read as it will be deployed."""
 
-from local.template import Route, functions, routes, table, template
+from local.sam_template import Route, functions, routes, table, template
 
 
 def test_the_functions_are_the_handlers_with_their_timeouts() -> None:

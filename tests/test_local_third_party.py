@@ -14,7 +14,7 @@ from itertools import pairwise
 import pytest
 import requests
 
-from local.third_party import ThirdParty
+from local.servers.third_party import ThirdParty
 from local.waiting import wait_until
 
 
@@ -138,7 +138,7 @@ def test_closing_does_not_wait_for_a_coin_in_the_air() -> None:
 
 
 def test_it_runs_as_a_program_until_it_is_interrupted() -> None:
-    command = [sys.executable, "-m", "local.third_party", "--port", "0", "--seed", "1"]
+    command = [sys.executable, "-m", "local.servers.third_party", "--port", "0", "--seed", "1"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as program:
         assert program.stdout

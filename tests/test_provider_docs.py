@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from local.check import check
-from local.replay import Conversation
+from local.provider.check import check
+from local.provider.replay import Conversation
 from shared.provider.language.acceptor import TRANSIENT_STATUSES
 from shared.settings import Settings
 

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from local.replay import conversations
+from local.provider.replay import conversations
 from shared.errors import ProviderFileError
 from shared.provider.language.rules import Rules
 

@@ -10,9 +10,9 @@ import pytest
 import redis
 import requests
 
-from local.dynamodb import TABLE_NAME
-from local.redis_server import NoServerError
-from local.sandbox import FunctionError
+from local.aws.sandbox import FunctionError
+from local.servers.dynamodb import TABLE_NAME
+from local.servers.redis_server import NoServerError
 from local.stack import Stack
 from local.waiting import wait_until
 from tests.keys import Bench, RedisKeys

@@ -14,7 +14,7 @@ import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from local.dynamodb import REGION, TABLE_NAME, create_table
+from local.servers.dynamodb import REGION, TABLE_NAME, create_table
 from local.waiting import wait_until
 from shared.errors import StoreUnavailable
 from shared.store import Store

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from local import template
-from local.stream import passes
+from local import sam_template
+from local.aws.stream import passes
 from shared.api.enqueue import RESERVE_SECONDS
 from shared.errors import SettingsError
 from shared.settings import NOTIFY_KINDS, Settings
@@ -49,7 +49,7 @@ CONDITIONS = {
 FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3"}
 
 
-TEMPLATE = template.template()
+TEMPLATE = sam_template.template()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
 GLOBALS: dict[str, Any] = TEMPLATE["Globals"]["Function"]
 PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
@@ -461,7 +461,7 @@ def test_of_all_changes_only_ends_get_through(name: str, old: Any, new: Any, thr
     event = {"eventName": name, "dynamodb": {key: image for key, image in change.items() if image}}
     assert len(properties("Ends")["SourceParameters"]["FilterCriteria"]["Filters"]) == 1
     assert len(properties("NotifyMapping")["FilterCriteria"]["Filters"]) == 1
-    assert tuple(passes(pattern, event) for pattern in template.stream_patterns()) == through
+    assert tuple(passes(pattern, event) for pattern in sam_template.stream_patterns()) == through
 
 
 def test_an_event_tells_who_and_when_but_no_data() -> None:

@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from urllib3.util import parse_url
 
-from local.stage import Request, stage
+from local.provider.network import Request, stage
 from shared.errors import TransportError
 from shared.provider.wire import connection
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local.dynamodb import DynamoDB
+from local.servers.dynamodb import DynamoDB
 from tests.conftest import Server, server_or_skip
 from tests.faults.world import MakeWorld, StartServer, World
 from tests.simulator import Simulator, pending

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from redis import Redis
 
-from local.redis_server import RedisServer
+from local.servers.redis_server import RedisServer
 from local.waiting import wait_until
 from tests.faults.mortal import PATIENCE_SECONDS
 from tests.faults.proxy import Proxy

@@ -17,7 +17,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError, ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 
-from local import template
+from local import sam_template
 from shared import aws
 from shared.api.enqueue import RESERVE_SECONDS
 from shared.settings import Settings
@@ -225,12 +225,12 @@ def test_no_call_takes_longer_than_what_is_kept_for_it() -> None:
     dynamodb, s3 = (longest_seconds(aws.client(service, 2).meta.config) for service in ("dynamodb", "s3"))
     assert dynamodb <= RESERVE_SECONDS
     assert s3 <= CALL_SECONDS
-    timeouts = {name: one.timeout_seconds for name, one in template.functions().items()}
-    settings = Settings.from_environment(template.functions()["ProcessFunction"].environment)
+    timeouts = {name: one.timeout_seconds for name, one in sam_template.functions().items()}
+    settings = Settings.from_environment(sam_template.functions()["ProcessFunction"].environment)
     storing = dynamodb + s3
     assert settings.attempt_seconds + storing <= settings.lease_seconds
     assert settings.window_seconds + settings.attempt_seconds + storing <= timeouts["ProcessFunction"]
-    longest_answer = template.template()["Parameters"]["FirstAnswerSeconds"]["MaxValue"]
+    longest_answer = sam_template.template()["Parameters"]["FirstAnswerSeconds"]["MaxValue"]
     assert longest_answer + storing <= timeouts["EnqueueFunction"]
     reading = 2 * dynamodb + s3  # cancel reads twice, and opens what it shows
     assert dynamodb + reading <= timeouts["EnqueueFunction"]

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis, RedisCluster
 from redis.exceptions import NoPermissionError
 
-from local.redis_server import Kind, RedisServer, free_port
+from local.servers.redis_server import Kind, RedisServer, free_port
 from shared import wiring
 from shared.errors import QueueUnavailable
 from shared.queue import Queue

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import pytest
 
-from local.redis_server import RedisServer
+from local.servers.redis_server import RedisServer
 from tests.api_events import rest
 from tests.faults.replicas import Pair, pair
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World

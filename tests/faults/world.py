@@ -12,8 +12,8 @@ import pytest
 from redis import Redis
 
 from handlers import enqueue, process, reconcile
-from local.dynamodb import DynamoDB, create_table
-from local.redis_server import RedisServer
+from local.servers.dynamodb import DynamoDB, create_table
+from local.servers.redis_server import RedisServer
 from shared import aws, wiring
 from tests.api_events import Context, Event, rest
 from tests.clock import Clock

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from local.sandbox import FunctionError
+from local.aws.sandbox import FunctionError
 from tests.api_events import rest
 from tests.soak.plan import PROVIDERS
 from tests.soak.world import PROCESSES, World

@@ -19,8 +19,8 @@ import handlers.callback
 import handlers.enqueue
 import handlers.process
 import handlers.reconcile  # noqa: F401 (all of them imported before there is anything to fork)
-from local import environment
-from local.sandbox import Sandbox
+from local.aws import environment
+from local.aws.sandbox import Sandbox
 from tests.soak.plan import WORKER
 
 FORKS = multiprocessing.get_context("forkserver")

@@ -23,7 +23,7 @@ from moto.dynamodb.models import dynamodb_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from local.dynamodb import REGION, TABLE_NAME
+from local.servers.dynamodb import REGION, TABLE_NAME
 from tests.soak.journal import Journal
 
 if TYPE_CHECKING:

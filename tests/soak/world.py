@@ -12,12 +12,12 @@ from redis import Redis
 from typing_extensions import override
 
 from local import ROOT
-from local.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, create_table
-from local.function import Function
-from local.gateway import REST, Gateway
-from local.redis_server import RedisServer
+from local.aws.function import Function
+from local.aws.gateway import REST, Gateway
+from local.aws.sandbox import Sandbox
 from local.running import Running
-from local.sandbox import Sandbox
+from local.servers.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, create_table
+from local.servers.redis_server import RedisServer
 from tests.keys import Bench, RedisKeys
 from tests.soak.hosting import ForkedSandbox
 from tests.soak.journal import Follower, Journal

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from local.check import check
-from local.replay import Conversation, VectorError, conversations
-from local.trial import Surroundings, Trial
+from local.provider.check import check
+from local.provider.replay import Conversation, VectorError, conversations
+from local.provider.trial import Surroundings, Trial
 from shared.codec import Json, dumps, loads
 from shared.errors import BadRequest, SettingsError
 from shared.outcome import Completed, Outcome

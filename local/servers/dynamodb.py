@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import boto3
 
-from local import ROOT, template
+from local import ROOT, sam_template
 from local.running import Running
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ DUMMY_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "loc
 def table_definition(name: str = TABLE_NAME) -> "CreateTableInputTypeDef":
     """The arguments of create_table: keys, index, billing and stream as the template has them."""
     parts = ("AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes", "BillingMode")
-    stream = {"StreamEnabled": True, **template.table()["StreamSpecification"]}
-    kept = {part: template.table()[part] for part in parts}
+    stream = {"StreamEnabled": True, **sam_template.table()["StreamSpecification"]}
+    kept = {part: sam_template.table()[part] for part in parts}
     definition = {"TableName": name, **kept, "StreamSpecification": stream}
     return cast("CreateTableInputTypeDef", definition)
 
 
 def time_to_live() -> "TimeToLiveSpecificationTypeDef":
     """The template's TTL attribute, for update_time_to_live."""
-    return cast("TimeToLiveSpecificationTypeDef", template.table()["TimeToLiveSpecification"])
+    return cast("TimeToLiveSpecificationTypeDef", sam_template.table()["TimeToLiveSpecification"])
 
 
 def create_table(client: "DynamoDBClient", name: str = TABLE_NAME) -> None:
@@ -80,7 +80,7 @@ class DynamoDB(Running):
     def start(self) -> None:
         """Starts it and creates table and bucket; RuntimeError when it does not come up."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "local.dynamodb_server", str(self.port)],
+            [sys.executable, "-m", "local.servers.dynamodb_server", str(self.port)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

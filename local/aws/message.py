@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from local.template import Route
+from local.sam_template import Route
 
 Event = dict[str, Any]
 

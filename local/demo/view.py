@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from local.demo_plan import Asked
-from local.dynamodb import TABLE_NAME
+from local.demo.plan import Asked
+from local.servers.dynamodb import TABLE_NAME
 from local.stack import Stack
 
 PROVIDERS = ("example", "coin")

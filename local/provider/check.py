@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 
 from local import ROOT
-from local.doubts import doubts
-from local.explain import sentences
+from local.provider.explain import sentences
+from local.provider.warnings import doubts
 from shared.codec import Json, loads
 from shared.errors import ProviderFileError
 from shared.provider.language.operation import DEFAULT_TIMEOUT_SECONDS

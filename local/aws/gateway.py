@@ -11,12 +11,12 @@ from typing import Self
 from typing_extensions import override
 
 from local import ROOT
-from local.function import Function
-from local.http_api import HttpApi
-from local.message import Event, MalformedAnswerError, Reply, Request, Shape
-from local.rest_api import RestApi
-from local.sandbox import FunctionError
-from local.template import Route, routes
+from local.aws.function import Function
+from local.aws.http_api import HttpApi
+from local.aws.message import Event, MalformedAnswerError, Reply, Request, Shape
+from local.aws.rest_api import RestApi
+from local.aws.sandbox import FunctionError
+from local.sam_template import Route, routes
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
 INTEGRATION_SECONDS = 29.0

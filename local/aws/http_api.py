@@ -6,8 +6,8 @@ import json
 import re
 from urllib.parse import parse_qsl, unquote
 
-from local.message import Answer, Event, MalformedAnswerError, Reply, Request
-from local.template import Route
+from local.aws.message import Answer, Event, MalformedAnswerError, Reply, Request
+from local.sam_template import Route
 
 # Only these arrive as text; everything else, a form or no type at all too, arrives as base64.
 TEXT = re.compile(r"(text/.*|application/(json|xml|javascript))\s*(;.*)?", re.IGNORECASE)

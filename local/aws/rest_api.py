@@ -2,8 +2,8 @@
 
 from urllib.parse import parse_qsl
 
-from local.message import Answer, Event, MalformedAnswerError, Reply, Request
-from local.template import Route
+from local.aws.message import Answer, Event, MalformedAnswerError, Reply, Request
+from local.sam_template import Route
 
 
 class RestApi:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from local.explain import span
-from local.recorder import Recorder
-from local.replay import without_jitter
-from local.wiretap import Wiretap, tapped
-from local.witness import Witness
+from local.provider.explain import span
+from local.provider.recorder import Recorder
+from local.provider.replay import without_jitter
+from local.provider.wiretap import Wiretap, tapped
+from local.provider.witness import Witness
 from shared.codec import Json
 from shared.errors import SecretUnavailable
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry

@@ -8,8 +8,8 @@ import redis
 from rich.console import Console
 from rich.text import Text
 
-from local.demo_plan import Asked
-from local.demo_view import items
+from local.demo.plan import Asked
+from local.demo.view import items
 from local.stack import Stack
 
 HTTP_OK = 200

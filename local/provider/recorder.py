@@ -4,8 +4,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from local.replay import described
-from local.wiretap import Listener
+from local.provider.replay import described
+from local.provider.wiretap import Listener
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
 from shared.outcome import Outcome

@@ -28,7 +28,7 @@ class FunctionError(Exception):
 
 
 class Sandbox:
-    """Starts `python -m local.environment` with one handler; what it prints goes to the log, line by line."""
+    """Starts `python -m local.aws.environment` with one handler; what it prints goes to the log, line by line."""
 
     def __init__(self, name: str, handler: str, variables: Mapping[str, str], log: TextIO) -> None:
         self._name = name
@@ -36,7 +36,7 @@ class Sandbox:
         self._broken = False
         self._connection, theirs = Pipe()
         with theirs:
-            command = [sys.executable, "-m", "local.environment", handler, str(theirs.fileno())]
+            command = [sys.executable, "-m", "local.aws.environment", handler, str(theirs.fileno())]
             self.process = subprocess.Popen(
                 command,
                 cwd=ROOT,

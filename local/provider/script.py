@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-from local.stage import Reply, Request, stage
+from local.provider.network import Reply, Request, stage
 from shared.codec import Json
 from shared.provider import Provider
 from shared.provider.credentials.credentials import Credentials

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Self, TextIO
 
-from local import template
-from local.dynamodb import TABLE_NAME, DynamoDB
-from local.function import Function
+from local import sam_template
+from local.aws.function import Function
+from local.servers.dynamodb import TABLE_NAME, DynamoDB
 
 SECONDS = 0.5
 """How often the stream is looked at."""
@@ -25,7 +25,7 @@ class Stream:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        published, notified = template.stream_patterns()
+        published, notified = sam_template.stream_patterns()
         for record in self._records():
             if passes(published, record):
                 new = record["dynamodb"]["NewImage"]

@@ -10,10 +10,10 @@ from typing import TextIO
 
 from rich.console import Console
 
-from local.demo_checks import check
-from local.demo_plan import Asked, plan, send
-from local.demo_view import Watch, look, result_table
-from local.redis_server import NoServerError
+from local.demo.checks import check
+from local.demo.plan import Asked, plan, send
+from local.demo.view import Watch, look, result_table
+from local.servers.redis_server import NoServerError
 from local.stack import Pace, Stack, ended_by_signals
 
 SEED = 37  # of the third party: the same fates in every demo

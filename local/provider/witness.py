@@ -6,9 +6,9 @@ from textwrap import indent
 
 from typing_extensions import override
 
-from local.explain import MEANS, span
-from local.recorder import PASSING
-from local.wiretap import Listener
+from local.provider.explain import MEANS, span
+from local.provider.recorder import PASSING
+from local.provider.wiretap import Listener
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.theatre import Theatre, same
+from local.provider.script import Theatre, same
 from shared.codec import Json, loads
 from shared.errors import MeanwhileError, ProviderFileError
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry

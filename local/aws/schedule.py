@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Self
 
 from local import ROOT
-from local.function import Function
-from local.message import Event
+from local.aws.function import Function
+from local.aws.message import Event
 
 
 class Schedule:

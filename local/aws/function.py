@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ClassVar, Self, TextIO
 
-from local.sandbox import FunctionError, Json, Sandbox
+from local.aws.sandbox import FunctionError, Json, Sandbox
 
 
 class Function:

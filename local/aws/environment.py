@@ -1,6 +1,6 @@
 """An execution environment, as Lambda's: imports one handler, then answers one event after the other.
 
-local.function starts it with a connection; the handler's own output goes to the log and cannot disturb the talk.
+local.aws.function starts it with a connection; the handler's own output goes to the log and cannot disturb the talk.
 """
 
 import json

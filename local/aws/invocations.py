@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from typing_extensions import override
 
-from local.function import Function
+from local.aws.function import Function
 from local.running import Running
 
 PATH = re.compile(r"/2015-03-31/functions/([^/?]+)/invocations")

@@ -1,6 +1,6 @@
 """Lets containers reach the local stack while a command runs: listens on Docker's bridge, passes on to loopback.
 
-    python -m local.relay 9001 9003 9004 -- sam local invoke …
+    python -m local.servers.relay 9001 9003 9004 -- sam local invoke …
 
 Where Docker runs in a virtual machine (Docker Desktop) there is no such bridge here, and it passes on by itself.
 """

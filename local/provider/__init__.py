@@ -1,0 +1,1 @@
+"""Tools for provider files: `python -m local.provider`."""
