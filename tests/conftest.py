@@ -27,15 +27,15 @@ from shared import aws, wiring
 from shared.queue import Queue
 from shared.settings import Settings
 from shared.store import Store
-from tests.clock import Clock
-from tests.doubles import MemoryQueue
-from tests.keys import PREFIX, Bench, RedisKeys
+from tests.support.clock import Clock
+from tests.support.doubles import MemoryQueue
+from tests.support.keys import PREFIX, Bench, RedisKeys
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from tests.deployment import Deployment
-    from tests.simulator import Simulator
+    from tests.support.deployment import Deployment
+    from tests.support.simulator import Simulator
 
 TABLE = "meanwhile"
 BUCKET = "meanwhile-spill"
@@ -268,7 +268,7 @@ def deployed(
     clock: Clock,
 ) -> "Deployment":
     """The handlers of tasks in place, over the module's own `simulator`."""
-    from tests.deployment import deploy  # it imports the handlers, which set up logging
+    from tests.support.deployment import deploy  # it imports the handlers, which set up logging
 
     return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)
 

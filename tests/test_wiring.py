@@ -18,8 +18,8 @@ from shared import wiring
 from shared.errors import QueueUnavailable, SecretUnavailable, SettingsError, StoreUnavailable
 from shared.queue import Queue
 from shared.task import Task
-from tests.outage import Door
-from tests.simulator import EXAMPLE
+from tests.support.outage import Door
+from tests.support.simulator import EXAMPLE
 
 TASK = Task("example", "a")
 

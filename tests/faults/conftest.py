@@ -9,7 +9,7 @@ import pytest
 from local.servers.dynamodb import DynamoDB
 from tests.conftest import Server, server_or_skip
 from tests.faults.world import MakeWorld, StartServer, World
-from tests.simulator import Simulator, pending
+from tests.support.simulator import Simulator, pending
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from botocore.config import Config
 from shared import aws, wiring
 from shared.provider.wire.transport import Transport
 from shared.queue import Queue
-from tests.api_events import Context
+from tests.support.api_events import Context
 
 FORKS = multiprocessing.get_context("forkserver")
 HANDLERS = ("enqueue", "process", "reconcile", "callback")

@@ -10,10 +10,10 @@ import pytest
 
 from shared.api.callback import Addresses
 from shared.task import Task
-from tests.api_events import Event, rest
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World
-from tests.keys import key_of
-from tests.simulator import Said, completed, pending, refused, says
+from tests.support.api_events import Event, rest
+from tests.support.keys import key_of
+from tests.support.simulator import Said, completed, pending, refused, says
 
 pytestmark = pytest.mark.server
 

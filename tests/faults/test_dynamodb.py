@@ -24,11 +24,11 @@ from shared.settings import Settings
 from shared.store.spill import CALL_SECONDS
 from shared.work import reconcile
 from shared.work.worker import STORE_RETRY_SECONDS
-from tests.api_events import rest
-from tests.clock import Clock
 from tests.conftest import BUCKET, SERVERS, TABLE
-from tests.deployment import FILES, Answered, Deployment, deploy
-from tests.simulator import Simulator, completed, pending, says
+from tests.support.api_events import rest
+from tests.support.clock import Clock
+from tests.support.deployment import FILES, Answered, Deployment, deploy
+from tests.support.simulator import Simulator, completed, pending, says
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -13,12 +13,12 @@ from botocore.session import Session
 from shared import wiring
 from shared.provider import Finding
 from shared.work.worker import Worker
-from tests.api_events import rest
 from tests.faults.mortal import PATIENCE_SECONDS, Life
 from tests.faults.virtual_time import VirtualTime
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World
-from tests.keys import key_of
-from tests.simulator import DRIPPING, completed, pending, says
+from tests.support.api_events import rest
+from tests.support.keys import key_of
+from tests.support.simulator import DRIPPING, completed, pending, says
 
 pytestmark = pytest.mark.server
 

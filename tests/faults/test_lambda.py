@@ -16,8 +16,8 @@ from shared.provider import Finding
 from tests.faults.mortal import PATIENCE_SECONDS
 from tests.faults.proxy import Proxy
 from tests.faults.world import LEASE_SECONDS, MakeWorld, World
-from tests.keys import key_of
-from tests.simulator import completed, pending
+from tests.support.keys import key_of
+from tests.support.simulator import completed, pending
 
 pytestmark = pytest.mark.server
 

@@ -12,10 +12,10 @@ from shared import wiring
 from shared.queue import Add
 from shared.task import Task
 from shared.work.worker import record_of
-from tests.api_events import rest
 from tests.faults.virtual_time import BETWEEN_TICKS_SECONDS, VirtualTime
 from tests.faults.world import FILE, MakeWorld, World
-from tests.simulator import BROKEN, DRIPPING, EXAMPLE, Said, completed, pending, says
+from tests.support.api_events import rest
+from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Said, completed, pending, says
 
 pytestmark = pytest.mark.server
 

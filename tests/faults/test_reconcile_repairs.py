@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.api_events import rest
 from tests.faults.world import LEASE_SECONDS, World
-from tests.keys import key_of
-from tests.simulator import completed, pending, refused
+from tests.support.api_events import rest
+from tests.support.keys import key_of
+from tests.support.simulator import completed, pending, refused
 
 pytestmark = pytest.mark.server
 

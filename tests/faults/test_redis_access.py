@@ -14,11 +14,11 @@ from shared import wiring
 from shared.errors import QueueUnavailable
 from shared.queue import Queue
 from shared.task import Task
-from tests.api_events import rest
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
-from tests.keys import PREFIX, key_of
-from tests.simulator import completed, pending, refused
-from tests.tls import certified
+from tests.support.api_events import rest
+from tests.support.keys import PREFIX, key_of
+from tests.support.simulator import completed, pending, refused
+from tests.support.tls import certified
 
 pytestmark = pytest.mark.server
 

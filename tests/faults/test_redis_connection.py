@@ -15,13 +15,13 @@ from redis.exceptions import ResponseError
 from local.waiting import wait_until
 from shared import aws, wiring
 from shared.errors import QueueUnavailable
-from tests.api_events import rest
 from tests.faults.mortal import PATIENCE_SECONDS
 from tests.faults.proxy import Proxy
 from tests.faults.replicas import pair
 from tests.faults.world import LEASE_SECONDS, MakeWorld, StartServer, World
-from tests.outage import BlackHole
-from tests.simulator import Said, completed, pending, refused
+from tests.support.api_events import rest
+from tests.support.outage import BlackHole
+from tests.support.simulator import Said, completed, pending, refused
 
 pytestmark = pytest.mark.server
 

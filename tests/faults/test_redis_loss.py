@@ -6,10 +6,10 @@ from typing import TypeAlias
 import pytest
 
 from local.servers.redis_server import RedisServer
-from tests.api_events import rest
 from tests.faults.replicas import Pair, pair
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
-from tests.simulator import Said, completed, pending, refused
+from tests.support.api_events import rest
+from tests.support.simulator import Said, completed, pending, refused
 
 pytestmark = pytest.mark.server
 

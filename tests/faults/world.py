@@ -15,14 +15,14 @@ from handlers import enqueue, process, reconcile
 from local.servers.dynamodb import DynamoDB, create_table
 from local.servers.redis_server import RedisServer
 from shared import aws, wiring
-from tests.api_events import Context, Event, rest
-from tests.clock import Clock
-from tests.deployment import Answered
 from tests.faults import mortal
 from tests.faults.client_view import expected_view
 from tests.faults.mortal import Errand, Life, Step
-from tests.keys import Bench, RedisKeys
-from tests.simulator import JOB, Simulator
+from tests.support.api_events import Context, Event, rest
+from tests.support.clock import Clock
+from tests.support.deployment import Answered
+from tests.support.keys import Bench, RedisKeys
+from tests.support.simulator import JOB, Simulator
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

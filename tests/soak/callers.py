@@ -9,9 +9,9 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from local.aws.sandbox import FunctionError
-from tests.api_events import rest
 from tests.soak.plan import PROVIDERS
 from tests.soak.world import PROCESSES, World
+from tests.support.api_events import rest
 
 BETWEEN_SECONDS = {"request": 0.35, "tick": 0.3, "reconcile": 3.0}
 """How long a caller waits between two calls, on average."""

@@ -18,10 +18,10 @@ from local.aws.sandbox import Sandbox
 from local.running import Running
 from local.servers.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, create_table
 from local.servers.redis_server import RedisServer
-from tests.keys import Bench, RedisKeys
 from tests.soak.hosting import ForkedSandbox
 from tests.soak.journal import Follower, Journal
 from tests.soak.plan import PROVIDERS, SECRETS, SETTINGS, TIMEOUTS, files
+from tests.support.keys import Bench, RedisKeys
 
 PROCESSES = {"enqueue": 3, "callback": 2, "process": 3, "reconcile": 1}
 """How many of each may be at work at once."""

@@ -1,0 +1,598 @@
+"""Callbacks: what a provider says by itself ends a task once, makes it due, or changes nothing."""
+
+import base64
+import dataclasses
+import hashlib
+import hmac
+import json
+import logging
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handlers.callback import handler
+from shared import wiring
+from shared.api import request
+from shared.api.answer import Answer
+from shared.api.callback import Addresses, Receiver
+from shared.api.request import MAX_BODY_BYTES, Callback
+from shared.errors import NotFound, SecretUnavailable, StoreUnavailable, Unavailable
+from shared.limits import Limits
+from shared.outcome import Retry
+from shared.provider import Provider
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.wire.transport import Transport
+from shared.queue import Add, Queue, Release
+from shared.store import Item, Store
+from shared.task import Task
+from shared.work.worker import Worker
+from tests.conftest import TABLE
+from tests.support.api_events import Context, Event, http, rest, sample
+from tests.support.asking import Secrets, submitted
+from tests.support.clock import Clock
+from tests.support.doubles import MemoryQueue
+from tests.support.keys import Bench
+from tests.support.simulator import JOB, Simulator, pending, provider_at, says
+
+TASK = Task("example", "Ünï/cødé 名")
+BASE = "https://api.example.com/v1/"
+SIGNED = {"signature": {"header": "X-Signature", "secret": "env:HOOK", "prefix": "sha256="}}
+WHOLE = {"rating": 4.5}
+
+
+@pytest.fixture
+def redis_kind() -> str:
+    return "fakeredis"
+
+
+@pytest.fixture
+def secrets() -> Secrets:
+    return Secrets({"env:KEY": "ours", "env:HOOK": "theirs"})
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    with Simulator() as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def addresses(secrets: Secrets) -> Addresses:
+    return Addresses(BASE, "env:KEY", secrets)
+
+
+class Hook:
+    """A task that waits with a job, and a provider that calls back."""
+
+    def __init__(self, store: Store, queue: Queue, clock: Clock, secrets: Secrets, addresses: Addresses) -> None:
+        self.store, self.queue, self.clock, self.secrets, self.addresses = store, queue, clock, secrets, addresses
+        self.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED})
+        self.generation = 0
+
+    def wait(self, due_seconds: float = 60, **known: Any) -> Item:
+        """The task is pending, submitted, and waits for its next poll."""
+        item = self.store.begin(TASK, None, {}, self.clock())
+        assert item
+        self.generation = item.generation
+        record = submitted(generation=item.generation, submitted_at=self.clock(), **known)
+        self.store.save(TASK, record, self.clock())
+        self.queue.add([Add(TASK, item.generation, record.to_text(), due_seconds)], token="t")
+        return self.item()
+
+    def call(self, body: Any, *, signed_with: str | None = "theirs", about: int = 0, **changes: Any) -> Answer:
+        """One callback, `about` the job after so many resubmits."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        if signed_with is not None:
+            headers["x-signature"] = "sha256=" + hmac.new(signed_with.encode(), raw, hashlib.sha256).hexdigest()
+        token = self.addresses.url(TASK, self.generation, about).rpartition("/")[2]
+        callback = {"provider": "example", "token": token, "headers": headers, "body": raw} | changes
+        return self.receiver().receive(Callback(**callback))
+
+    def lose(self) -> Item:
+        """The job `j` is lost, and another has been submitted."""
+        lost = submitted(generation=self.generation, submitted_at=self.clock(), outputs=None, resubmits=1)
+        self.store.save(TASK, lost, self.clock(), resubmit=True)
+        self.store.save(TASK, dataclasses.replace(lost, outputs={"id": "k"}), self.clock())
+        return self.item()
+
+    def receiver(self) -> Receiver:
+        providers = {"example": self.provider}
+        return Receiver(
+            store=self.store,
+            queue=self.queue,
+            worker=Worker(self.store, providers, self.clock, max_crashes=3, confirm_seconds=300),
+            providers=providers,
+            addresses=self.addresses,
+            read_secret=self.secrets,
+            clock=self.clock,
+        )
+
+    def item(self) -> Item:
+        item = self.store.get(TASK, self.clock())
+        assert item
+        return item
+
+
+@pytest.fixture
+def hook(store: Store, queue: Queue, clock: Clock, secrets: Secrets, addresses: Addresses) -> Hook:
+    return Hook(store, queue, clock, secrets, addresses)
+
+
+def place(bench: Bench) -> tuple[str, bool]:
+    """Where the one task is, and whether it is due."""
+    ((name, (where, _)),) = bench.state().items()
+    return where, 0 < (bench.score(name) or 0) <= bench.keys.now()
+
+
+RECEIVED = {"status": "received"}
+DUE, LATER = ("waiting", True), ("waiting", False)
+
+# --- URLs
+
+
+def test_a_url_leads_to_its_job_and_is_the_same_each_time(addresses: Addresses) -> None:
+    url = addresses.url(TASK, 7, 2)
+    assert url == addresses.url(TASK, 7, 2)
+    base, provider, token = url.rsplit("/", 2)
+    assert (base, provider) == ("https://api.example.com/v1/callbacks", "example")
+    assert token.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    assert addresses.find("example", token) == (TASK, 7, 2)
+
+
+def test_no_other_token_leads_anywhere(addresses: Addresses, secrets: Secrets) -> None:
+    token = addresses.url(TASK, 7, 2).rpartition("/")[2]
+    head, _, digest = token.partition(".")
+    others = [addresses.url(TASK, *job).rpartition("/")[2].partition(".") for job in ((8, 2), (7, 3))]
+    forged = [
+        "", ".", "x", "é", "\ud800", "e30.x", "WzEsMl0.x", "WyJhIiwiYiJd.x", "bnVsbA.x", head, f"{head}.",
+        *(f"{other}.{digest}" for other, _, _ in others), *(f"{head}.{other}" for _, _, other in others),
+        f"{token}A", f"{token}=", token[:-1], token.upper(),
+        f"{head}=.{digest}", f" {token}", "WyJhIiw3XQ.x", "WyJhIiwiYiIsMF0.x", "WyJhIiwxZTk5OTksMF0.x",
+        "WyJhIiw3LE5hTl0.x", "WyJhIiw3LEluZmluaXR5XQ.x", "WyJhIiw3LDFlOTk5OV0.x", "WyJhIiw3LDFlMzA4XQ.x",
+        "WyJhIiw3LG51bGxd.x", "WyJhIiw3LFtdXQ.x",
+    ]  # fmt: skip
+    assert [one for one in forged if addresses.find("example", one)] == []
+    assert addresses.find("coin", token) is None
+    assert Addresses(BASE, "env:HOOK", secrets).find("example", token) is None
+
+
+def test_no_url_is_made_with_an_empty_secret() -> None:
+    with pytest.raises(SecretUnavailable):
+        Addresses(BASE, "env:KEY", Secrets({"env:KEY": ""})).url(TASK, 1, 0)
+
+
+def test_a_provider_is_told_the_url_when_it_is_asked_for_a_job_and_never_again(
+    simulator: Simulator, addresses: Addresses
+) -> None:
+    file = JOB | {"submit": JOB["submit"] | {"body": {"name": "${task.name}", "hook": "${callback.url}"}}}
+    rules, transport = Rules.from_json(file, simulator.url), Transport(1)
+    credentials = Credentials((), Secrets(), transport)
+    provider = Provider(rules, transport, credentials, random.Random(1), callback_url=addresses.url)
+    simulator.say(says(200, {"id": "j", "status": "async processing in progress"}), pending())
+    record = provider.ask(TASK, submitted(outputs=None, generation=7, resubmits=2), now=1, seconds=5).record
+    provider.ask(TASK, record, now=1, seconds=5)
+    assert [one.body and one.body["hook"] for one in simulator.asked] == [addresses.url(TASK, 7, 2), None]
+
+
+def test_a_url_that_cannot_be_made_now_is_a_trouble_that_is_tried_again(simulator: Simulator) -> None:
+    file = JOB | {"submit": {"url": "/jobs", "query": {"hook": "${callback.url}"}}}
+    rules, transport = Rules.from_json(file, simulator.url), Transport(1)
+    provider = Provider(
+        rules,
+        transport,
+        Credentials((), Secrets(), transport),
+        random.Random(1),
+        callback_url=Addresses(BASE, "env:KEY", Secrets()).url,
+    )
+    found = provider.ask(TASK, submitted(outputs=None), now=1, seconds=5).outcome
+    assert isinstance(found, Retry)
+    assert found.reason == "secret"
+    assert simulator.asked == []
+
+
+# --- signed payloads
+
+
+def test_a_signed_success_ends_the_task_and_redis_forgets_it(hook: Hook, bench: Bench) -> None:
+    hook.wait()
+    assert hook.call({"status": "completed", "data": WHOLE}).body == RECEIVED
+    assert (hook.item().status, hook.item().data) == ("completed", WHOLE)
+    assert bench.state() == {}
+
+
+RESULT: dict[str, Any] = {
+    "poll": JOB["poll"] | {"outputs": {"link": "body.link"}},
+    "result": {"url": "/results/${outputs.link}"},
+    "data": "body",
+    "callback": SIGNED,
+}
+
+
+@pytest.mark.parametrize("outputs", [{"id": "j"}, None], ids=["the job is known", "it is not"])
+def test_where_a_result_is_to_be_fetched_the_news_is_kept_and_the_worker_does_the_rest(
+    hook: Hook, bench: Bench, simulator: Simulator, outputs: Any
+) -> None:
+    hook.provider = simulator.provider(JOB | RESULT)
+    hook.wait(outputs=outputs)
+    assert hook.call({"status": "completed", "link": "r"}).body == RECEIVED
+    assert (hook.item().status, place(bench), simulator.calls()) == ("pending", DUE, [])
+    assert hook.item().outputs == (outputs and outputs | {"link": "r"})
+    kept = hook.item()
+    hook.clock.advance(5)
+    hook.call({"status": "completed", "link": "r"})
+    assert hook.item() == kept  # a repeated one writes nothing
+
+
+def test_a_provider_is_never_asked_by_a_callback_not_even_to_cancel(
+    hook: Hook, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook.provider = simulator.provider(JOB | {"callback": SIGNED})
+    assert hook.provider.rules.cancel
+    complete = Store.complete
+
+    def too_late(self: Store, task: Task, generation: int, *arguments: Any) -> Any:
+        self.cancel(task, generation, hook.clock())
+        return complete(self, task, generation, *arguments)
+
+    hook.wait()
+    monkeypatch.setattr(Store, "complete", too_late)
+    hook.call({"status": "completed", "data": WHOLE})
+    assert (hook.item().status, hook.item().data, simulator.calls()) == ("cancelled", None, [])
+
+
+def test_a_signed_failure_makes_a_dead_letter_at_once(hook: Hook, bench: Bench) -> None:
+    hook.wait()
+    hook.call({"status": "refused", "error": "no such customer"})
+    item = hook.item()
+    assert (item.status, item.error) == (
+        "failed",
+        {"reason": "upstream", "error": "no such customer", "refused": False},
+    )
+    assert bench.state() == {TASK.name: ("dead", hook.generation)}
+
+
+@pytest.mark.parametrize(
+    ("payload", "left"),
+    [({"status": "completed", "data": WHOLE}, {}), ({"status": "refused"}, {TASK.name: "dead"})],
+    ids=["success", "failure"],
+)
+def test_a_task_that_ends_while_it_is_asked_about_keeps_its_place_until_then_and_is_not_asked_about_again(
+    hook: Hook, bench: Bench, queue: Queue, payload: Any, left: Any
+) -> None:
+    hook.wait(due_seconds=0)
+    limits = Limits(parallel=1)
+    (claimed,) = queue.claim("example", limit=1, lease_seconds=30, token="w", limits=limits).tasks
+    bench.seed("next")
+    hook.call(payload)
+    assert queue.claim("example", limit=1, lease_seconds=30, token="v", limits=limits).tasks == ()
+    assert queue.release([(claimed.hold, 0, claimed.record)]) == [False]
+    (following,) = queue.claim("example", limit=2, lease_seconds=30, token="v", limits=limits).tasks
+    assert following.hold.task.name == "next"
+    assert {name: where for name, (where, _) in bench.state().items()} == left | {"next": "processing"}
+
+
+@pytest.mark.parametrize(
+    ("payload", "verb"), [({"status": "completed", "data": WHOLE}, "forget"), ({"status": "refused"}, "bury")]
+)
+def test_whoever_claims_what_has_ended_under_a_worker_that_died_ends_it_without_asking(
+    hook: Hook, bench: Bench, queue: Queue, simulator: Simulator, payload: Any, verb: str
+) -> None:
+    hook.provider = simulator.provider(JOB | {"callback": SIGNED})
+    hook.wait(due_seconds=0)
+    queue.claim("example", limit=1, lease_seconds=30, token="w")
+    hook.call(payload)
+    bench.rewind(31)
+    (claimed,) = queue.claim("example", limit=1, lease_seconds=30, token="v", suspect=True).tasks
+    assert hook.receiver().worker.work(claimed, 1).verb == verb
+    assert simulator.calls() == []
+
+
+def test_a_signed_pending_payload_is_kept_and_does_not_move_the_task(hook: Hook, bench: Bench) -> None:
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"partial": "body.data", "callback": SIGNED})
+    hook.wait()
+    hook.call({"status": "async processing in progress", "data": {"rating": 4}})
+    item = hook.item()
+    assert (item.status, item.partial, item.outputs, place(bench)) == ("pending", {"rating": 4}, {"id": "j"}, LATER)
+
+
+def test_a_pending_payload_before_the_job_is_known_makes_no_job(hook: Hook) -> None:
+    hook.wait(outputs=None)
+    hook.call({"status": "async processing in progress", "id": "j"})
+    assert (hook.item().status, hook.item().outputs) == ("pending", None)
+
+
+def test_a_pending_payload_that_is_too_large_changes_nothing(hook: Hook, bench: Bench) -> None:
+    hook.wait()
+    noise = base64.b64encode(random.Random(1).randbytes(72_000)).decode()
+    assert hook.call({"status": "async processing in progress", "data": noise}).body == RECEIVED
+    assert (hook.item().status, place(bench)) == ("pending", LATER)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"<html>", b'{"status": "lost"}', b'{"status": "again"}'], ids=["no JSON", "resubmit", "retry"]
+)
+def test_what_only_asking_can_tell_makes_the_task_due(hook: Hook, bench: Bench, payload: bytes) -> None:
+    acceptors = [*JOB["acceptors"], {"state": "retry", "expected": "again"}]
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED, "acceptors": acceptors})
+    before = hook.wait()
+    hook.call(payload)
+    assert (hook.item(), place(bench)) == (before, DUE)
+
+
+PAYLOADS: list[dict[str, Any]] = [
+    {"status": "completed", "data": WHOLE},
+    {"status": "refused", "error": "the job was evicted"},
+    {"status": "async processing in progress", "id": "j", "data": {"rating": 1}},
+]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=["success", "failure", "pending"])
+def test_a_signed_payload_about_a_lost_job_stores_nothing_and_makes_the_one_that_followed_due(
+    hook: Hook, bench: Bench, payload: Any
+) -> None:
+    learns = {"poll": JOB["poll"] | {"outputs": {"id": "body.id"}}, "partial": "body.data", "callback": SIGNED}
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | learns)
+    hook.wait()
+    following = hook.lose()
+    assert hook.call(payload).body == RECEIVED
+    assert (hook.item(), place(bench)) == (following, DUE)
+
+
+def test_the_job_that_followed_a_lost_one_may_end_the_task_by_its_own_url(hook: Hook, bench: Bench) -> None:
+    hook.wait()
+    hook.lose()
+    hook.call({"status": "completed", "data": WHOLE}, about=1)
+    assert (hook.item().status, hook.item().data, bench.state()) == ("completed", WHOLE, {})
+
+
+# --- unsigned payloads
+
+
+def test_an_unsigned_payload_is_not_believed_and_makes_the_task_due(hook: Hook, bench: Bench) -> None:
+    hook.provider = provider_at("http://127.0.0.1:1", JOB)
+    before = hook.wait()
+    assert hook.call({"status": "completed", "data": "forged"}, signed_with=None).body == RECEIVED
+    assert (hook.item(), place(bench)) == (before, DUE)
+
+
+def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shortest_delay(
+    hook: Hook, bench: Bench, queue: Queue, simulator: Simulator
+) -> None:
+    hook.provider = simulator.provider(JOB)
+    shortest = hook.provider.rules.backoff.min_delay
+    hook.wait()
+    attempts = 0
+    for _ in range(20):
+        hook.call(b"", signed_with=None)
+        for claimed in queue.claim("example", limit=1, lease_seconds=30, token="w").tasks:
+            attempts += 1
+            simulator.say(pending())
+            done = hook.receiver().worker.work(claimed, 5)
+            assert done.record
+            queue.release([Release(done.hold, 60, done.record.to_text())])
+    assert attempts == 1
+    assert place(bench) == LATER
+    assert (bench.score(TASK.name) or 0) <= bench.keys.now() + shortest * 1000
+    bench.rewind(shortest)
+    assert place(bench) == DUE
+
+
+def test_a_clock_that_was_ahead_at_the_last_attempt_puts_the_task_off_by_no_more_than_the_shortest_delay(
+    hook: Hook, bench: Bench
+) -> None:
+    hook.provider = provider_at("http://127.0.0.1:1", JOB)
+    shortest = hook.provider.rules.backoff.min_delay
+    hook.wait(due_seconds=7200, asked_at=hook.clock() + 3_600_000)
+    hook.call(b"", signed_with=None)
+    assert place(bench) == LATER
+    bench.rewind(shortest)
+    assert place(bench) == DUE
+
+
+def test_a_task_that_is_worked_on_is_left_to_its_worker(hook: Hook, bench: Bench, queue: Queue) -> None:
+    hook.provider = provider_at("http://127.0.0.1:1", JOB)
+    hook.wait(due_seconds=0)
+    queue.claim("example", limit=1, lease_seconds=30, token="w")
+    before = bench.parts()
+    hook.call(b"", signed_with=None)
+    assert bench.parts() == before
+
+
+# --- forged, late and repeated ones
+
+
+def refusal(call: Callable[[], object]) -> tuple[str, str | None]:
+    with pytest.raises(NotFound) as caught:
+        call()
+    return caught.value.detail, caught.value.field
+
+
+def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook, bench: Bench) -> None:
+    before, parts = hook.wait(), bench.parts()
+    done = {"status": "completed", "data": "forged"}
+    token = hook.addresses.url(TASK, hook.generation, 0).rpartition("/")[2]
+    others = [hook.addresses.url(TASK, hook.generation + by, 0).rpartition("/")[2] for by in (-1, 1)]
+    unknown = hook.addresses.url(Task("example", "unknown"), hook.generation, 0).rpartition("/")[2]
+    calls: list[Callable[[], object]] = [
+        lambda: hook.call(done, signed_with="another key"),
+        lambda: hook.call(done, signed_with=None),
+        lambda: hook.call(done, token="forged"),
+        lambda: hook.call(done, token=token[:-1]),
+        lambda: hook.call(done, token=others[0]),
+        lambda: hook.call(done, token=others[1]),
+        lambda: hook.call(done, token=unknown),
+        lambda: hook.call(done, provider="coin"),
+        lambda: hook.call(done, provider="no such"),
+        lambda: request.callback(rest("POST", "/callbacks/example")),
+    ]
+    assert {refusal(call) for call in calls} == {("there is no such callback", "path")}
+    assert (hook.item(), bench.parts()) == (before, parts)
+
+
+def test_without_a_secret_of_our_own_every_token_is_unknown(hook: Hook) -> None:
+    hook.wait()
+    receiver = hook.receiver()
+    token = hook.addresses.url(TASK, hook.generation, 0).rpartition("/")[2]
+    bare = dataclasses.replace(receiver, addresses=None)
+    callback = Callback(provider="example", token=token, headers={}, body=b"")
+    assert refusal(lambda: bare.receive(callback)) == ("there is no such callback", "path")
+
+
+@pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
+def test_a_late_or_repeated_callback_changes_nothing(hook: Hook, end: str) -> None:
+    hook.wait()
+    match end:
+        case "completed":
+            hook.call({"status": "completed", "data": WHOLE})
+        case "failed":
+            hook.call({"status": "refused"})
+        case _:
+            hook.store.cancel(TASK, hook.generation, hook.clock())
+    before = hook.item()
+    hook.clock.advance(5)
+    for late in ({"status": "completed", "data": "other"}, {"status": "refused"}, {"status": "x", "data": 1}):
+        assert hook.call(late).body == RECEIVED
+    assert hook.item() == before
+    assert before.status == end
+
+
+def test_a_callback_about_an_earlier_generation_does_not_touch_the_next(hook: Hook) -> None:
+    hook.wait()
+    hook.call({"status": "completed", "data": WHOLE})
+    begun = hook.store.begin(TASK, hook.item(), {}, hook.clock())
+    assert begun
+    refusal(lambda: hook.call({"status": "completed", "data": "late"}))
+    assert hook.item() == begun
+
+
+# --- trouble
+
+
+def test_without_redis_a_success_is_stored_all_the_same(hook: Hook) -> None:
+    hook.wait()
+    hook.queue = MemoryQueue()  # type: ignore[assignment]
+    hook.queue.unavailable = True  # type: ignore[attr-defined]
+    assert hook.call({"status": "completed", "data": WHOLE}).body == RECEIVED
+    assert hook.item().status == "completed"
+
+
+def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch, bench: Bench
+) -> None:
+    hook.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "complete", _away)
+        with pytest.raises(Unavailable):
+            hook.call({"status": "completed", "data": WHOLE})
+    hook.secrets.kept = {"env:KEY": "ours"}
+    hook.secrets.values = {}
+    with pytest.raises(Unavailable):
+        hook.call({"status": "completed", "data": WHOLE})
+    assert (hook.item().status, place(bench)) == ("pending", LATER)
+
+
+def _away(*_: Any) -> None:
+    raise StoreUnavailable("away")
+
+
+def test_no_payload_no_token_and_no_secret_is_logged(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "meanwhile")
+    hook.wait()
+    with pytest.raises(NotFound):
+        hook.call({"status": "s3cr3t"}, signed_with="other")
+    hook.call({"status": "completed", "data": "s3cr3t"})
+    said = repr([vars(record) for record in caplog.records])
+    token = hook.addresses.url(TASK, hook.generation, 0).rpartition("/")[2]
+    assert [record.message for record in caplog.records] == ["callback refused", "called back"]
+    assert not any(word in said for word in ("s3cr3t", token, "theirs", "ours"))
+
+
+# --- the function
+
+FILE: dict[str, Any] = JOB | {
+    "servers": ["http://127.0.0.1:1"],
+    "submit": JOB["submit"] | {"headers": {"Idempotency-Key": "${task.id}", "X-Hook": "${callback.url}"}},
+    "callback": SIGNED,
+}
+
+
+@pytest.fixture
+def deployed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dynamodb: Any, queue: Queue, hook: Hook
+) -> Callable[..., Any]:
+    """The handler, as deployed with one provider that calls back; `deployed(event)` answers."""
+    (tmp_path / "example.json").write_text(json.dumps(FILE))
+    settings = {
+        "PROVIDERS_DIR": str(tmp_path),
+        "CALLBACK_URL": BASE,
+        "CALLBACK_SECRET": "env:KEY",
+        "KEY": "ours",
+        "HOOK": "theirs",
+        "TABLE_NAME": TABLE,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(wiring, "queue", lambda: queue)
+    monkeypatch.setattr(wiring, "clock", hook.clock)
+    return lambda event: handler(event, Context())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [rest, http])
+@pytest.mark.parametrize("as_base64", [False, True])
+def test_each_event_shape_is_answered(hook: Hook, deployed: Any, shape: Any, as_base64: bool) -> None:
+    hook.wait()
+    body = json.dumps({"status": "completed", "data": "Ünï"}, ensure_ascii=False)
+    signature = hmac.new(b"theirs", body.encode(), hashlib.sha256).hexdigest()
+    path = hook.addresses.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
+    headers = {"X-SIGNATURE": f"sha256={signature}"}
+    answer = deployed(shape("POST", path, body, headers, as_base64=as_base64))
+    assert (answer["statusCode"], json.loads(answer["body"])) == (200, RECEIVED)
+    assert hook.item().data == "Ünï"
+
+
+@pytest.mark.parametrize("shape", [rest, http])
+def test_a_forged_token_and_a_path_without_one_are_answered_alike(deployed: Any, shape: Any) -> None:
+    answers = [deployed(shape("POST", path, "{}")) for path in ("/callbacks/example/forged", "/callbacks/x", "/")]
+    assert {(answer["statusCode"], answer["body"]) for answer in answers} == {(404, answers[0]["body"])}
+    assert answers[0]["headers"]["Content-Type"] == "application/problem+json"
+
+
+def test_the_sample_events_are_understood_and_found_forged(deployed: Any) -> None:
+    for name in ("callback-rest-post", "callback-http-post"):
+        event: Event = sample(name)
+        assert request.callback(event).provider == "example"
+        assert deployed(event)["statusCode"] == 404
+
+
+def test_a_body_beyond_the_limit_is_not_read_and_makes_the_task_due_if_the_token_is_ours(
+    deployed: Any, hook: Hook, bench: Bench
+) -> None:
+    before = hook.wait()
+    path = hook.addresses.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
+    large, forged = "x" * (MAX_BODY_BYTES + 1), "/callbacks/example/x"
+    answers = [deployed(rest("POST", path, body)) for path, body in ((forged, large), (forged, "{}"))]
+    assert answers[0]["statusCode"] == 404
+    assert answers[0]["body"] == answers[1]["body"]
+    assert place(bench) == LATER
+    assert deployed(rest("POST", path, large[1:]))["statusCode"] == 404  # it can be read, and is not signed
+    assert deployed(rest("POST", path, large))["statusCode"] == 200
+    assert (hook.item(), place(bench)) == (before, DUE)
+
+
+def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(
+    deployed: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "example" in wiring.providers()
+    wiring.providers.cache_clear()
+    wiring.rules.cache_clear()
+    wiring.settings.cache_clear()
+    wiring.addresses.cache_clear()
+    monkeypatch.delenv("CALLBACK_SECRET")
+    assert set(wiring.providers()) == {"coin"}
+    reasons = [vars(line)["reason"] for line in caplog.records]
+    assert "example.json: ${callback.url} needs CALLBACK_URL and CALLBACK_SECRET" in reasons

@@ -1,0 +1,288 @@
+"""The status view tells a task's state whole, with or without Redis."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shared.api.answer import Answer
+from shared.api.view import Viewer, instant, show
+from shared.errors import NotFound, StoreUnavailable
+from shared.queue import Add, Queue
+from shared.record import Record
+from shared.store import Item, Store
+from shared.store.item import Spilled
+from shared.store.spill import Link
+from shared.task import Task
+from shared.work.worker import record_of
+from tests.support.clock import START_MS, Clock
+from tests.support.outage import DynamoDBOutage, RedisOutage
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from redis import Redis
+
+TASK = Task("example", "a")
+ERROR = {"reason": "upstream", "error": "no such customer", "refused": False}
+ITEM = Item(
+    task=TASK,
+    status="pending",
+    generation=7,
+    created_at=START_MS,
+    updated_at=START_MS + 1500,
+    completed_at=None,
+    expires_at=None,
+    submitted_at=None,
+    resubmits=0,
+    input_digest="d",
+    group="",
+    input={"secret": "S3CRET"},
+    outputs={"id": "S3CRET"},
+    partial={"b": 3, "c": None},
+    data={"a": 1, "b": 2},
+    error=None,
+)
+
+
+@pytest.fixture
+def redis_kind() -> str:
+    return "fakeredis"
+
+
+@pytest.fixture
+def viewer(store: Store, queue: Queue, clock: Clock) -> Viewer:
+    return Viewer(store, queue, clock, {}, tick_seconds=5)
+
+
+@pytest.fixture
+def begun(store: Store, clock: Clock) -> Callable[[], Item]:
+    """Begins the next generation of the task."""
+
+    def begun() -> Item:
+        item = store.begin(TASK, store.get(TASK, clock()), {}, clock())
+        assert item
+        return item
+
+    return begun
+
+
+Begun = Callable[[], Item]
+
+
+# --- what is shown of an item
+
+
+def test_an_item_is_shown_with_stored_data_overlaid_by_the_partial_answer() -> None:
+    assert show(ITEM, START_MS + 3999) == {
+        "task_id": "example/a",
+        "provider": "example",
+        "name": "a",
+        "status": "pending",
+        "data": {"a": 1, "b": 3, "c": None},
+        "partial": True,
+        "deduplicated": False,
+        "generation": 7,
+        "created_at": "2025-06-15T15:06:40.000Z",
+        "updated_at": "2025-06-15T15:06:41.500Z",
+        "age_seconds": 3,
+    }
+
+
+def test_a_completed_item_is_whole_and_as_old_as_its_completion() -> None:
+    done = dataclasses.replace(ITEM, status="completed", partial=None, completed_at=START_MS + 60_000)
+    body = show(done, START_MS + 61_000, deduplicated=True)
+    assert (body["status"], body["data"], body["partial"]) == ("completed", {"a": 1, "b": 2}, False)
+    assert (body["completed_at"], body["age_seconds"]) == ("2025-06-15T15:07:40.000Z", 1)
+    assert body["deduplicated"]
+
+
+def test_a_failed_item_says_why_it_stopped_and_still_shows_what_there_is() -> None:
+    body = show(dataclasses.replace(ITEM, status="failed", error=ERROR), START_MS)
+    assert body["error"] == {"reason": "upstream", "detail": "no such customer"}
+    assert (body["data"], body["partial"]) == ({"a": 1, "b": 3, "c": None}, True)
+
+
+def test_a_cancelled_item_is_shown_with_what_there_is() -> None:
+    body = show(dataclasses.replace(ITEM, status="cancelled", completed_at=START_MS), START_MS)
+    assert (body["status"], body["partial"]) == ("cancelled", True)
+    assert "error" not in body
+
+
+@pytest.mark.parametrize("status", ["pending", "completed", "failed", "cancelled"])
+def test_input_and_outputs_are_never_shown(status: Any) -> None:
+    assert "S3CRET" not in str(show(dataclasses.replace(ITEM, status=status, error=ERROR), START_MS))
+
+
+def test_an_item_of_the_future_has_no_negative_age() -> None:
+    assert show(ITEM, START_MS - 5000)["age_seconds"] == 0
+
+
+def test_a_link_stands_beside_the_data_that_it_leads_to() -> None:
+    done = dataclasses.replace(ITEM, status="completed", data=Link("https://s3/x", START_MS), partial=None)
+    body = show(done, START_MS)
+    assert (body["data"], body["data_url"]) == (None, "https://s3/x")
+    assert body["data_url_expires_at"] == instant(START_MS)
+
+
+def test_while_stored_data_cannot_be_given_the_partial_answer_stands_alone() -> None:
+    body = show(dataclasses.replace(ITEM, data=Link()), START_MS)
+    assert (body["data"], body["data_url"]) == (ITEM.partial, None)
+    assert "data_url_expires_at" not in body
+
+
+def test_an_item_that_was_not_opened_cannot_be_shown() -> None:
+    closed = dataclasses.replace(ITEM, data=Spilled("key", "digest", 1, 1, 0), partial=None)
+    with pytest.raises(TypeError, match="Spilled"):
+        Answer(status=200, body=show(closed, START_MS))
+
+
+def test_an_instant_is_rfc_3339_in_utc_to_the_millisecond() -> None:
+    assert instant(0) == "1970-01-01T00:00:00.000Z"
+    assert instant(START_MS + 7.5) == "2025-06-15T15:06:40.007Z"
+
+
+@pytest.mark.parametrize(("seconds", "whole"), [(-3, 1), (0, 1), (0.2, 1), (1, 1), (1.001, 2), (6.5, 7)])
+def test_retry_after_is_rounded_up_and_never_below_a_second(
+    viewer: Viewer, begun: Callable[[], Item], seconds: float, whole: int
+) -> None:
+    assert viewer.accepted(begun(), seconds).retry_after_seconds == whole
+
+
+# --- where it stands
+
+
+def test_an_unknown_task_is_not_found(viewer: Viewer) -> None:
+    with pytest.raises(NotFound) as caught:
+        viewer.status(TASK)
+    assert caught.value.field == "name"
+
+
+def test_a_waiting_task_says_when_it_is_looked_at_next_and_how_it_went_so_far(
+    viewer: Viewer, begun: Begun, queue: Queue, clock: Clock
+) -> None:
+    item = begun()
+    record = dataclasses.replace(record_of(item), attempts=4, errors=2, progress=0.5, reason="http")
+    queue.add([Add(TASK, item.generation, record.to_text(), 60)], token="mine")
+    answer = viewer.status(TASK)
+    assert answer.status == 200
+    assert answer.body["schedule"] == "waiting"
+    assert instant(clock() + 50_000) < answer.body["next_attempt_at"] <= instant(clock() + 60_000)
+    told = {name: answer.body[name] for name in ("attempts", "errors", "progress", "reason")}
+    assert told == {"attempts": 4, "errors": 2, "progress": 0.5, "reason": "http"}
+
+
+def test_an_etag_changes_with_what_happens_and_not_with_time(
+    viewer: Viewer, begun: Begun, queue: Queue, clock: Clock, rewind: Callable[[float], None], store: Store
+) -> None:
+    item = begun()
+    queue.add([Add(TASK, item.generation, record_of(item).to_text(), 60)], token="mine")
+    waiting = viewer.status(TASK)
+    assert waiting.etag
+    clock.advance(10)
+    rewind(20)
+    later = viewer.status(TASK)
+    assert (later.etag, later.body == waiting.body) == (waiting.etag, False)
+    rewind(60)
+    queue.claim("example", limit=1, lease_seconds=30, token="t")
+    processing = viewer.status(TASK)
+    store.complete(TASK, item.generation, {"a": 2}, clock())
+    completed = viewer.status(TASK)
+    assert len({waiting.etag, processing.etag, completed.etag}) == 3
+
+
+def test_a_task_being_processed_says_so(viewer: Viewer, begun: Begun, queue: Queue) -> None:
+    item = begun()
+    queue.add([(TASK, item.generation, record_of(item).to_text())], token="mine", lease_seconds=30)
+    body = viewer.status(TASK).body
+    assert (body["schedule"], body["attempts"]) == ("processing", 0)
+    assert "next_attempt_at" not in body
+
+
+def test_a_pending_task_that_redis_has_lost_is_said_to_be_lost(viewer: Viewer, begun: Begun) -> None:
+    begun()
+    assert viewer.status(TASK).body["schedule"] == "lost"
+
+
+@pytest.mark.parametrize("ahead", [-1, 1])
+def test_another_generation_in_redis_tells_nothing_of_this_one(
+    viewer: Viewer, begun: Begun, seed: Any, ahead: int
+) -> None:
+    seed("a", generation=begun().generation + ahead, due_seconds=60)
+    assert viewer.status(TASK).body["schedule"] == "lost"
+
+
+@pytest.mark.junk
+def test_a_junk_record_hides_the_progress_and_nothing_else(viewer: Viewer, begun: Begun, seed: Any) -> None:
+    seed("a", generation=begun().generation, due_seconds=60, record="junk")
+    body = viewer.status(TASK).body
+    assert body["schedule"] == "waiting"
+    assert "attempts" not in body
+
+
+def test_a_failed_task_among_the_dead_letters_says_so(
+    viewer: Viewer, begun: Begun, store: Store, seed: Any, clock: Clock
+) -> None:
+    item = begun()
+    store.fail(TASK, item.generation, ERROR, clock())
+    assert "schedule" not in viewer.status(TASK).body
+    seed("a", generation=item.generation, dead=True)
+    body = viewer.status(TASK).body
+    assert (body["status"], body["schedule"], body["error"]["reason"]) == ("failed", "dead letter", "upstream")
+
+
+def end(store: Store, item: Item, status: str, now: int) -> None:
+    match status:
+        case "completed":
+            store.complete(TASK, item.generation, {}, now)
+        case "cancelled":
+            store.cancel(TASK, item.generation, now)
+        case "failed":
+            store.fail(TASK, item.generation, ERROR, now)
+
+
+@pytest.mark.parametrize("status", ["completed", "cancelled"])
+def test_what_has_ended_for_good_costs_no_look_at_redis(
+    viewer: Viewer, begun: Begun, store: Store, clock: Clock, redis_client: "Redis", status: str
+) -> None:
+    end(store, begun(), status, clock())
+    outage = RedisOutage(redis_client)
+    answer = viewer.status(TASK)
+    assert (answer.status, answer.body["status"]) == (200, status)
+    assert "schedule" not in answer.body
+    assert outage.calls == []
+
+
+@pytest.mark.parametrize("status", ["pending", "failed"])
+def test_without_redis_the_schedule_is_unknown_and_the_rest_is_told(
+    viewer: Viewer, begun: Begun, store: Store, clock: Clock, redis_client: "Redis", status: str
+) -> None:
+    end(store, begun(), status, clock())
+    outage = RedisOutage(redis_client)
+    outage.away = True
+    answer = viewer.status(TASK)
+    assert len(outage.calls) == 1
+    outage.away = False
+    assert (answer.status, answer.body["status"], answer.body["schedule"]) == (200, status, "unknown")
+
+
+def test_without_dynamodb_nothing_is_known(viewer: Viewer, begun: Begun, dynamodb: "DynamoDBClient") -> None:
+    begun()
+    DynamoDBOutage(dynamodb).away = {"GetItem"}
+    with pytest.raises(StoreUnavailable):
+        viewer.status(TASK)
+
+
+def test_an_expired_item_is_as_unknown_as_none(viewer: Viewer, begun: Begun, store: Store, clock: Clock) -> None:
+    store.complete(TASK, begun().generation, {}, clock())
+    clock.advance(31 * 86400)
+    with pytest.raises(NotFound):
+        viewer.status(TASK)
+
+
+def test_a_record_need_not_know_everything_to_be_shown(viewer: Viewer, begun: Begun, seed: Any) -> None:
+    item = begun()
+    record = Record(generation=item.generation, created_at=0, input={})
+    seed("a", generation=item.generation, due_seconds=60, record=record.to_text())
+    body = viewer.status(TASK).body
+    assert (body["attempts"], body["progress"], body["reason"]) == (0, None, None)

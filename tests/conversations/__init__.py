@@ -1,0 +1,1 @@
+"""Whole conversations with providers, as files, and the tests that replay them."""

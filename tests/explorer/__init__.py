@@ -1,0 +1,1 @@
+"""A model checker that runs the real code, and its explorations."""

@@ -1,0 +1,88 @@
+"""reconcile: whatever starts it, it brings back what Redis has lost and returns a tally."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shared.store import Store
+from shared.task import Task
+from tests.support.api_events import rest, sample
+from tests.support.deployment import FILES, Deployment
+from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.simulator import Simulator, completed, pending
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from redis import Redis
+
+EVENTS: list[Any] = [None, {}, [], "a text", 7, {"detail": None}, sample("reconcile-scheduler")]
+
+
+@pytest.fixture
+def redis_kind() -> str:
+    return "fakeredis"
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    with Simulator() as simulator:
+        simulator.say(pending({"city": "Ghent"}, id="j-1"))
+        yield simulator
+
+
+def ask(deployed: Deployment, *names: str) -> None:
+    for name in names:
+        deployed.enqueue(rest("GET", f"/?task-name={name}&provider=job"))
+
+
+def test_tasks_come_back_after_redis_lost_everything_and_end_without_a_second_job(
+    deployed: Deployment, redis_client: "Redis", simulator: Simulator, store: Store
+) -> None:
+    ask(deployed, "a", "b")
+    redis_client.flushall()
+    deployed.pass_(31)
+    assert deployed.reconcile() == {"job": {"seen": 2, "requeued": 2}}
+    assert deployed.process() == {}  # not before a lease has passed
+    deployed.pass_(31 + 30)
+    simulator.say(completed({"city": "Ghent", "rating": 4.5}))
+    assert deployed.process() == {"job": {"claimed": 2, "completed": 2}}
+    assert sorted(simulator.calls()) == ["GET /jobs/j-1"] * 2 + ["POST /jobs"] * 2
+    item = store.get(Task("job", "a"), 0)
+    assert item
+    assert item.data == {"city": "Ghent", "rating": 4.5}
+
+
+def test_a_task_that_redis_was_away_for_comes_back_too(deployed: Deployment, redis_client: "Redis") -> None:
+    outage = RedisOutage(redis_client)
+    outage.away = True
+    ask(deployed, "a")
+    outage.away = False
+    deployed.pass_(31)
+    assert deployed.reconcile() == {"job": {"seen": 1, "requeued": 1}}
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=range(len(EVENTS)))
+def test_an_event_of_any_shape_starts_a_run(deployed: Deployment, event: Any) -> None:
+    ask(deployed, "a")
+    deployed.pass_(31)
+    assert deployed.reconcile(event) == {"job": {"seen": 1}}
+
+
+def test_redis_and_dynamodb_away_are_told_in_the_tally(
+    deployed: Deployment, redis_client: "Redis", dynamodb: "DynamoDBClient"
+) -> None:
+    redis, store = RedisOutage(redis_client), DynamoDBOutage(dynamodb)
+    redis.away = True
+    assert deployed.reconcile() == {name: {"unreachable": 1} for name in FILES}
+    redis.away = False
+    store.away = {"Query"}
+    assert deployed.reconcile() == {name: {"unreachable": 1} for name in FILES}
+
+
+def test_without_time_left_it_leaves_everything_to_the_next(deployed: Deployment, redis_client: "Redis") -> None:
+    ask(deployed, "a")
+    redis_client.flushall()
+    deployed.pass_(31)
+    assert deployed.reconcile(seconds=9) == {"job": {"unfinished": 1}}
+    assert deployed.bench.state("job") == {}

@@ -1,0 +1,153 @@
+"""Hints: when to ask again, as the answer says; what cannot be used is as if it were not there."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.provider.language.hint import Hint, hinted_seconds
+from shared.provider.language.template import Expression
+from tests.support.asking import NO_JITTER, ask, outcome, provider, rules, submitted
+from tests.support.clock import START_MS
+from tests.support.servers import Says, Site
+
+NOW = START_MS
+MOMENT = datetime.fromtimestamp(NOW / 1000, UTC)
+
+
+def date(seconds: float) -> str:
+    return format_datetime(MOMENT + timedelta(seconds=seconds), usegmt=True)
+
+
+def hinted(headers: dict[str, Any], *hints: Hint, body: Any = None) -> float | None:
+    return hinted_seconds(hints, {"headers": headers, "body": body}, NOW)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120),
+        ("0", 0),
+        (" 7 ", 7),
+        ("1.5", 1.5),
+        (date(120), 120),
+        (date(-120), 0),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", 0),
+        ("Sun Nov  6 08:49:37 1994", 0),
+        (format_datetime((MOMENT + timedelta(seconds=60)).astimezone(timezone(timedelta(hours=2)))), 60),
+        (format_datetime((MOMENT + timedelta(seconds=60)).replace(tzinfo=None)), 60),
+        ("soon", None),
+        ("", None),
+        ("-1", None),
+        ("nan", None),
+        ("inf", None),
+        ("1e999", None),
+        ("5, 10", None),
+        ("2026-01-01T00:00:00Z", None),
+        ("Sun, 99 Nov 1994 08:49:37 GMT", None),
+        ("9" * 400, None),
+    ],
+)
+def test_retry_after_is_a_number_of_seconds_or_a_date(value: str, seconds: float | None) -> None:
+    assert hinted({"retry-after": value}) == seconds
+
+
+def test_a_date_without_a_zone_is_in_utc_wherever_this_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert hinted({"retry-after": date(60).removesuffix(" GMT")}) == 60
+        assert hinted({"retry-after": date(60).replace("GMT", "-0000")}) == 60
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_milliseconds_come_before_seconds_and_the_files_own_hints_before_both() -> None:
+    headers = {"retry-after": "3", "x-ms-retry-after-ms": "2000", "retry-after-ms": "1000"}
+    own = Hint(argument=Expression("body.wait"), unit="s")
+    assert hinted(headers, own, body={"wait": 9}) == 9
+    assert hinted(headers, own, body={}) == 1
+    del headers["retry-after-ms"]
+    assert hinted(headers) == 2
+    del headers["x-ms-retry-after-ms"]
+    assert hinted(headers) == 3
+    assert hinted({}) is None
+
+
+def test_an_unusable_hint_leaves_the_word_to_the_next() -> None:
+    own = Hint(argument=Expression("body.wait"), unit="s")
+    for unusable in (None, "soon", "1_0", "\u0661", ".", "1e", True, [5], {"s": 5}, -1, "Infinity", 10**400):
+        assert hinted({"retry-after": "3"}, own, body={"wait": unusable}) == 3
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "seconds"),
+    [
+        ("s", 2.5, 2.5),
+        ("s", "2.5", 2.5),
+        ("ms", 2500, 2.5),
+        ("ms", -1, None),
+        ("epoch", NOW / 1000 + 30, 30),
+        ("epoch", str(NOW // 1000 + 30), 30),
+        ("epoch", 0, 0),
+        ("http-date", date(30), 30),
+        ("http-date", 30, None),
+        ("http-date", None, None),
+    ],
+)
+def test_a_hint_is_read_in_its_unit(unit: Any, value: Any, seconds: float | None) -> None:
+    assert hinted({}, Hint(argument=Expression("body.at"), unit=unit), body={"at": value}) == seconds
+
+
+@settings(deadline=None)
+@given(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=40)
+    | st.lists(st.integers(), max_size=2),
+    st.sampled_from(["s", "ms", "epoch", "http-date"]),
+)
+def test_any_hint_is_a_finite_time_to_come_or_none(value: Any, unit: Any) -> None:
+    found = hinted({"retry-after": value}, Hint(argument=Expression("body.at"), unit=unit), body={"at": value})
+    assert found is None or 0 <= found < float("inf")
+
+
+# --- what the task does with it
+
+
+PACE = {"initialDelay": 10, "minDelay": 5, "maxDelay": 60, **NO_JITTER}
+
+
+@pytest.mark.parametrize(
+    ("value", "delay"),
+    [("120", 120), (date(120), 120), (date(-120), 5), ("1", 5), ("soon", 10), (None, 10)],
+)
+def test_a_hint_is_due_as_it_says_never_below_the_floor_and_else_the_backoff_counts(
+    value: str | None, delay: float
+) -> None:
+    headers = {"Retry-After": value} if value else {}
+    with Site(Says(200, {"status": "working"}, headers)) as site:
+        found = outcome(ask(provider(rules(site.url, polling=PACE))))
+        assert (found["is"], found["delay_seconds"]) == ("pending", delay)
+
+
+@pytest.mark.parametrize("said", [Says(429, b"", {"Retry-After": "90"}), Says(503, b"", {"Retry-After": "90"})])
+def test_a_hint_counts_for_trouble_too(said: Says) -> None:
+    with Site(said) as site:
+        found = outcome(ask(provider(rules(site.url, polling=PACE)), submitted()))
+        assert (found["is"], found["delay_seconds"]) == ("retry", 90)
+
+
+def test_a_hint_on_a_page_of_html_counts_too() -> None:
+    with Site(Says(200, "<html>", {"Retry-After": "90"})) as site:
+        found = outcome(ask(provider(rules(site.url, polling=PACE)), submitted()))
+        assert (found["is"], found["reason"], found["delay_seconds"]) == ("retry", "undecodable", 90)

@@ -1,0 +1,500 @@
+"""One attempt: which operations it sends, and what their answers mean for the task."""
+
+import dataclasses
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from shared.outcome import Completed, Failed, Pending, Retry
+from shared.provider import Finding
+from shared.provider.attempt import Attempt
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.exchange import Exchange
+from shared.provider.language.rules import Rules
+from shared.provider.pace import Pace
+from shared.provider.wire.message import MAX_RESPONSE_BYTES
+from shared.provider.wire.transport import Transport
+from shared.record import Record
+from tests.support.asking import (
+    DONE,
+    NO_JITTER,
+    POLLED,
+    TASK,
+    Secrets,
+    ask,
+    outcome,
+    provider,
+    record,
+    rules,
+    submitted,
+)
+from tests.support.clock import START_MS
+from tests.support.servers import ELSEWHERE, PUBLIC, Cut, Peer, Says, Seen, Site, Wire, internet
+
+WORKING = Says(200, {"status": "working"})
+FINISHED = Says(200, {"status": "completed"})
+PACE = {"minDelay": 5, "initialDelay": 5, "maxDelay": 5, **NO_JITTER}
+RESULT = {"url": "${outputs.link}", "outputs": {"etag": 'headers."etag"'}}
+LINKED: dict[str, Any] = POLLED | {
+    "poll": {"url": "/jobs/${outputs.id}", "outputs": {"link": "body.link"}},
+    "result": RESULT,
+    "data": "body.data",
+}
+
+
+def answering(routes: dict[str, Any]) -> Callable[[Seen], Any]:
+    """Answers by path: one, or a list of them, one after the other; 500 where nothing is left."""
+
+    def answer(seen: Seen) -> Any:
+        said = routes.get(seen.path)
+        if isinstance(said, list):
+            return said.pop(0) if said else Says(500)
+        return said or Says(404)
+
+    return answer
+
+
+def later(seconds: float) -> int:
+    return START_MS + round(seconds * 1000)
+
+
+# --- submit, then poll
+
+
+def test_a_job_is_submitted_then_asked_after_with_what_it_was_given() -> None:
+    routes = {
+        "/jobs": Says(202, {"id": "j/1", "part": 1}),
+        "/jobs/j%2F1": [Says(200, {"status": "working", "part": 2}), Says(200, {"status": "completed", "part": 3})],
+    }
+    with Site(answering(routes)) as site:
+        asked = provider(rules(site.url, **POLLED, polling=PACE, data="body.part"))
+        first = ask(asked)
+        assert first.outcome == Pending(5, 1)
+        assert first.record.outputs == {"id": "j/1"}
+        second = ask(asked, first.record)
+        assert second.outcome == Pending(5, 2)
+        assert ask(asked, second.record).outcome == Completed(3)
+        assert [(call.method, call.path) for call in site.calls] == [("POST", "/jobs")] + [("GET", "/jobs/j%2F1")] * 2
+
+
+def test_without_a_poll_operation_the_last_submit_operation_asks_again() -> None:
+    with Site(answering({"/a": Says(200, {}), "/b": [WORKING, FINISHED]})) as site:
+        asked = provider(rules(site.url, submit=[{"url": "/a"}, {"url": "/b"}]))
+        first = ask(asked)
+        assert outcome(first)["is"] == "pending"
+        assert outcome(ask(asked, first.record))["is"] == "completed"
+        assert site.paths == ["/a", "/b", "/b"]
+
+
+def test_a_provider_without_outputs_is_not_submitted_to_twice() -> None:
+    with Site(answering({"/jobs": Says(202), "/state": [WORKING]})) as site:
+        asked = provider(rules(site.url, submit={"url": "/jobs", "method": "POST"}, poll={"url": "/state"}))
+        first = ask(asked)
+        assert first.record.outputs == {}
+        ask(asked, Record.from_text(first.record.to_text()))
+        assert site.paths == ["/jobs", "/state"]
+
+
+THREE = [
+    {"url": "/a", "outputs": {"a": "body.a"}},
+    {"url": "/b/${response.body.a}", "outputs": {"b": "body.b"}},
+    {"url": "/c", "body": {"a": "${outputs.a}", "b": "${outputs.b}"}, "method": "POST", "outputs": {"id": "body.id"}},
+]
+
+
+def test_each_operation_of_a_submit_sees_the_answer_before_and_the_outputs_so_far() -> None:
+    routes = {"/a": Says(200, {"a": "x"}), "/b/x": Says(200, {"b": "y"}), "/c": Says(200, {"id": "z"})}
+    with Site(answering(routes)) as site:
+        found = ask(provider(rules(site.url, **POLLED | {"submit": THREE})))
+        assert found.record.outputs == {"a": "x", "b": "y", "id": "z"}
+        assert site.calls[-1].body == b'{"a":"x","b":"y"}'
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [Says(503), Says(200, "<html>"), Cut(b""), Says(200, {"status": "busy"})],
+    ids=["503", "html", "cut", "busy"],
+)
+def test_trouble_between_the_operations_of_a_submit_repeats_them_all(trouble: Any) -> None:
+    routes = {"/a": Says(200, {"a": "x"}), "/b/x": [trouble, Says(200, {"b": "y"})], "/c": Says(200, {"id": "z"})}
+    busy = {"state": "retry", "expected": "busy", "on": ["submit"]}
+    with Site(answering(routes)) as site:
+        asked = provider(rules(site.url, **POLLED | {"submit": THREE}, acceptors=[busy, DONE]))
+        first = ask(asked)
+        assert outcome(first)["is"] == "retry"
+        assert first.record.outputs is None
+        assert outcome(ask(asked, first.record))["is"] == "pending"
+        assert site.paths == ["/a", "/b/x", "/a", "/b/x", "/c"]
+
+
+def test_a_refusal_in_the_first_operation_of_a_submit_ends_it_there() -> None:
+    with Site(answering({"/a": Says(400, {"error": "no"})})) as site:
+        assert ask(provider(rules(site.url, **POLLED | {"submit": THREE}))).outcome == Failed("upstream", "no")
+        assert site.paths == ["/a"]
+
+
+# --- outputs
+
+
+def test_outputs_are_taken_from_every_answer_below_400_and_null_leaves_what_there_was() -> None:
+    outputs = {"id": "body.id", "cursor": "body.cursor"}
+    file = POLLED | {"poll": {"url": "/jobs/${outputs.id}", "outputs": outputs}}
+    busy = {"state": "retry", "expected": "busy"}
+    said = [
+        Says(200, {"status": "working", "cursor": 1}),
+        Says(200, {"status": "working", "id": None}),
+        Says(200, {"status": "busy", "cursor": 2}),
+        Says(503, {"cursor": 3}),
+        Says(302, {"cursor": 4}),
+    ]
+    with Site(answering({"/jobs/j": said})) as site:
+        asked, known, seen = provider(rules(site.url, **file, acceptors=[busy, DONE])), submitted(), []
+        for _ in range(5):
+            known = ask(asked, known).record
+            seen.append(known.outputs)
+        assert seen == [{"id": "j", "cursor": cursor} for cursor in (1, 1, 2, 2, 4)]
+
+
+def test_an_output_may_hold_the_whole_answer() -> None:
+    whole = {"url": "/jobs", "outputs": {"all": "@"}}
+    with Site(Says(200, {"status": "working"})) as site:
+        found = ask(provider(rules(site.url, submit=whole, data="outputs.all.body.status")))
+        assert outcome(found)["partial"] == "working"
+        assert Record.from_text(found.record.to_text()) == found.record
+
+
+def test_a_job_that_cannot_be_asked_after_is_the_end() -> None:
+    with Site(Says(202, {"error": "no id"})) as site:
+        found = ask(provider(rules(site.url, **POLLED)))
+        assert found.outcome == Failed("missing-output", "no id")
+
+
+@pytest.mark.parametrize(
+    ("url", "reason", "error"),
+    [
+        ("/x/${outputs.id}", "missing-output", "no value for outputs.id"),
+        ("/x/${input.a}/${input.b}", "missing-input", "no value for input.a, input.b"),
+        ("${input == `null`}", "missing-input", "no value for input == `null`"),
+        ("${outputs.id == `1`}", "missing-output", "no value for outputs.id == `1`"),
+    ],
+)
+def test_a_url_that_never_has_a_value_is_the_end(url: str, reason: str, error: str) -> None:
+    with Site() as site:
+        asked = provider(rules(site.url, submit={"url": url}))
+        assert ask(asked).outcome == Failed(reason, error)
+        assert site.connections == 0
+
+
+# --- partial data and progress
+
+
+def test_partial_data_is_kept_until_there_is_newer() -> None:
+    said = [
+        Says(200, {"status": "working", "data": {"a": 1}, "progress": 0.1}),
+        Says(200, {"status": "working", "progress": None}),
+        Says(503),
+        Says(200, {"status": "failed", "error": "why"}),
+    ]
+    failed = {"state": "failure", "expected": "failed"}
+    file = {"data": "body.data", "progress": "body.progress", "polling": PACE, "acceptors": [failed, DONE]}
+    with Site(answering({"/jobs": said})) as site:
+        asked = provider(rules(site.url, **file))
+        first = ask(asked)
+        assert first.outcome == Pending(5, {"a": 1}, 0.1)
+        second = ask(asked, first.record)
+        assert second.outcome == Pending(5, {"a": 1}, None)
+        third = ask(asked, second.record)
+        fourth = ask(asked, third.record)
+        assert fourth.outcome == Failed("upstream", "why")
+        assert fourth.record.partial == {"a": 1}
+
+
+# --- results
+
+
+def test_a_result_is_fetched_in_the_same_attempt_along_its_hops() -> None:
+    hops = [
+        {"url": "${outputs.link}", "outputs": {"file": "body.file"}},
+        {"url": "${response.body.file}", "method": "POST", "body": {"file": "${outputs.file}"}},
+    ]
+    routes = {
+        "/jobs/j": Says(200, {"status": "completed", "link": "/meta"}),
+        "/meta": Says(200, {"file": "/file"}),
+        "/file": Says(200, {"data": [1]}),
+    }
+    with Site(answering(routes)) as site:
+        found = ask(provider(rules(site.url, **LINKED | {"result": hops})), submitted())
+        assert found.outcome == Completed([1])
+        assert found.record.outputs == {"id": "j", "link": "/meta", "file": "/file"}
+        assert site.paths == ["/jobs/j", "/meta", "/file"]
+        assert site.calls[-1].body == b'{"file":"/file"}'
+
+
+def test_a_result_of_a_job_done_at_once_is_fetched_after_the_submit() -> None:
+    submit = POLLED["submit"] | {"outputs": {"id": "body.id", "link": "body.link"}}
+    done = DONE | {"on": ["submit", "poll"]}
+    routes = {"/jobs": Says(200, {"status": "completed", "id": 1, "link": "/f"}), "/f": Says(200, {"data": 5})}
+    with Site(answering(routes)) as site:
+        assert ask(provider(rules(site.url, **LINKED | {"submit": submit}, acceptors=[done]))).outcome == Completed(5)
+
+
+@pytest.mark.parametrize("id_", [False, 0, {"a": 1}, ""])
+def test_a_job_whose_link_is_no_text_is_the_end_too(id_: Any) -> None:
+    with Site(Says(202, {"id": id_, "error": "no link"})) as site:
+        found = ask(provider(rules(site.url, **POLLED | {"poll": {"url": "${outputs.id}"}})))
+        assert found.outcome == Failed("missing-output", "no link")
+
+
+@pytest.mark.parametrize("link", [None, "", False, 5, {"href": "/f"}])
+def test_a_result_without_a_link_is_asked_for_again_unless_it_is_optional(link: Any) -> None:
+    with Site(answering({"/jobs/j": Says(200, {"status": "completed", "link": link})})) as site:
+        found = ask(provider(rules(site.url, **LINKED)), submitted())
+        assert (outcome(found)["is"], outcome(found)["reason"]) == ("retry", "missing-link")
+        optional = LINKED | {"result": RESULT | {"optional": True}}
+        assert ask(provider(rules(site.url, **optional)), submitted()).outcome == Completed(None)
+
+
+def test_a_link_that_is_not_there_yet_is_asked_for_when_the_answer_says() -> None:
+    said = Says(200, {"status": "completed", "link": None}, {"Retry-After": "33"})
+    with Site(answering({"/jobs/j": said})) as site:
+        assert ask(provider(rules(site.url, **LINKED)), submitted()).outcome == Retry(33, "missing-link")
+
+
+def test_a_result_that_is_wanted_as_a_link_is_not_fetched() -> None:
+    routes = {"/jobs/j": Says(200, {"status": "completed", "link": "/f?sig=1"})}
+    with Site(answering(routes)) as site:
+        as_link = LINKED | {"result": RESULT | {"decode": "url"}}
+        assert ask(provider(rules(site.url, **as_link)), submitted()).outcome == Completed(site.url + "/f?sig=1")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [(Says(503), "http"), (Says(200, "<html>"), "undecodable"), (Cut(b""), "transport"), (Says(429), "http")],
+)
+def test_trouble_with_a_result_asks_after_the_job_again(said: Any, reason: str) -> None:
+    poll = Says(200, {"status": "completed", "link": "/f"})
+    routes = {"/jobs/j": poll, "/f": [said, Says(200, {"data": 1})]}
+    with Site(answering(routes)) as site:
+        asked = provider(rules(site.url, **LINKED))
+        first = ask(asked, submitted())
+        assert (outcome(first)["is"], outcome(first)["reason"]) == ("retry", reason)
+        assert ask(asked, first.record).outcome == Completed(1)
+        assert site.paths == ["/jobs/j", "/f"] * 2
+
+
+@pytest.mark.parametrize("status", [403, 404, 410])
+def test_a_link_that_has_expired_elsewhere_is_asked_for_again_and_one_of_the_provider_is_the_end(status: int) -> None:
+    with Site(Says(status, {"error": "gone"})) as there, Site() as here:
+        hosts = {"a.example": (PUBLIC, here), "b.example": (ELSEWHERE, there)}
+        with internet(hosts):
+            for host, kind, reason in (("b.example", "retry", "expired-link"), ("a.example", "failed", "upstream")):
+                here.answer = answering(
+                    {
+                        "/jobs/j": Says(200, {"status": "completed", "link": f"http://{host}/f"}),
+                        "/f": Says(status, {"error": "gone"}),
+                    }
+                )
+                found = outcome(ask(provider(rules("http://a.example", **LINKED)), submitted()))
+                assert (found["is"], found["reason"]) == (kind, reason)
+
+
+def test_acceptors_of_the_result_stage_judge_the_result() -> None:
+    acceptors = [
+        DONE,
+        {"state": "pending", "expected": "assembling", "on": ["result"]},
+        {"state": "failure", "expected": "broken", "on": ["result"]},
+        {"state": "resubmit", "expected": "lost", "on": ["result"]},
+    ]
+    for word, kind in (("assembling", "pending"), ("broken", "failed"), ("lost", "retry"), ("other", "completed")):
+        routes = {"/jobs/j": Says(200, {"status": "completed", "link": "/f"}), "/f": Says(200, {"status": word})}
+        with Site(answering(routes)) as site:
+            assert outcome(ask(provider(rules(site.url, **LINKED, acceptors=acceptors)), submitted()))["is"] == kind
+
+
+# --- pages of a result
+
+
+PAGED = LINKED | {"result": RESULT | {"next": "body.next"}}
+PAGE_ONE = Says(200, {"data": [1], "next": "/f2"})
+
+
+def paged(site: Site, *pages: Any, acceptors: Any = (DONE,)) -> Finding:
+    routes = {"/jobs/j": Says(200, {"status": "completed", "link": "/f1"})}
+    site.answer = answering(routes | {f"/f{i + 1}": page for i, page in enumerate(pages)})
+    return ask(provider(rules(site.url, **PAGED, acceptors=list(acceptors))), submitted())
+
+
+def test_each_page_of_a_result_has_outputs_and_sees_those_before() -> None:
+    result = RESULT | {"outputs": {"cursor": "body.cursor"}, "next": "outputs.cursor"}
+    pages = [Says(200, {"data": [1], "cursor": "/f2"}), Says(200, {"data": [2], "cursor": "/f3"})]
+    routes = {"/f1": pages[0], "/f2": pages[1], "/f3": Says(200, {"data": [3], "cursor": False})}
+    with Site(answering(routes | {"/jobs/j": Says(200, {"status": "completed", "link": "/f1"})})) as site:
+        found = ask(provider(rules(site.url, **LINKED | {"result": result})), submitted())
+        assert found.outcome == Completed([1, 2, 3])
+        assert found.record.outputs == {"id": "j", "link": "/f1", "cursor": False}
+
+
+def test_the_pages_of_a_result_are_joined() -> None:
+    with Site() as site:
+        found = paged(site, PAGE_ONE, Says(200, {"data": None, "next": "/f3"}), Says(200, {"data": [2, 3]}))
+        assert found.outcome == Completed([1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("page", "kind", "reason"),
+    [
+        (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"),
+        (Says(503), "retry", "http"),
+        (Says(404, {"error": "gone"}), "failed", "upstream"),
+        (Says(200, "<html>"), "retry", "undecodable"),
+        (Says(200, {"data": [2], "next": "/f1"}), "retry", "pages-without-end"),
+        (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "failed", "refused-target"),
+        (Says(200, {"data": [2], "next": "ftp://a.example/"}), "failed", "invalid-request"),
+        (Says(200, b" " * (MAX_RESPONSE_BYTES + 1)), "failed", "too-large"),
+        (Cut(b""), "retry", "transport"),
+        (Says(200, {"data": [2], "status": "busy"}), "retry", "acceptor"),
+    ],
+)
+def test_a_page_that_is_none_makes_no_half_result(page: Any, kind: str, reason: str) -> None:
+    busy = {"state": "retry", "expected": "busy", "on": ["result"]}
+    with Site() as site:
+        found = outcome(paged(site, PAGE_ONE, page, acceptors=[busy, DONE]))
+        assert (found["is"], found["reason"]) == (kind, reason)
+
+
+# --- failure, grace, resubmit
+
+
+@pytest.mark.parametrize("reason", ["too-large", "refused-target", "invalid-request"])
+def test_what_another_try_would_only_meet_again_is_the_end(reason: str) -> None:
+    with Site(Says(200, b" " * (MAX_RESPONSE_BYTES + 1))) as site:
+        submit: Any = {
+            "too-large": {"url": "/x"},
+            "refused-target": {"url": "http://10.0.0.1/"},
+            "invalid-request": {"url": "/x", "headers": {"X": "a\r\nb"}},
+        }[reason]
+        assert outcome(ask(provider(rules(site.url, submit=submit))))["reason"] == reason
+
+
+def test_a_404_is_a_retry_while_the_job_is_young_and_the_end_later() -> None:
+    file = POLLED | {"polling": PACE | {"notFoundGrace": 30}}
+    with Site(answering({"/jobs": Says(202, {"id": "j"})})) as site:
+        asked = provider(rules(site.url, **file))
+        first = ask(asked, now=later(600))  # the first submit may have been long ago
+        assert first.record.job_at == later(600)
+        old = dataclasses.replace(first.record, submitted_at=START_MS)
+        for seconds, kind in ((600, "retry"), (630, "retry"), (631, "failed")):
+            assert outcome(ask(asked, old, now=later(seconds)))["is"] == kind
+
+
+def test_a_404_of_a_submit_is_the_end() -> None:
+    with Site(Says(404, {"error": "no such thing"})) as site:
+        assert ask(provider(rules(site.url, **POLLED))).outcome == Failed("upstream", "no such thing")
+
+
+LOST = [{"state": "resubmit", "expected": "lost"}, DONE]
+
+
+def test_a_resubmit_begins_another_job_and_no_more_of_them_than_the_file_allows() -> None:
+    routes = {"/jobs": Says(202, {"id": "j"}), "/jobs/j": Says(200, {"status": "lost", "error": "restarted"})}
+    with Site(answering(routes)) as site:
+        asked = provider(rules(site.url, **POLLED, acceptors=LOST, polling=PACE))
+        first = ask(asked, submitted(polls=7, job_at=START_MS))
+        assert first.outcome == Retry(5, "resubmit", "resubmit")
+        known = first.record
+        assert (known.outputs, known.resubmits, known.polls, known.job_at) == (None, 1, 0, None)
+        assert known.submitted_at == START_MS
+        second = ask(asked, known, now=later(10))
+        assert outcome(second)["is"] == "pending"
+        assert second.record.job_at == later(10)
+        assert ask(asked, second.record).outcome == Failed("too-many-resubmits", "restarted")
+        assert site.paths == ["/jobs/j", "/jobs", "/jobs/j"]
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"matcher": "status", "expected": 303},
+        {"argument": "statusCode", "expected": 303},
+        {"argument": "statusCode >= `300` && statusCode < `400`", "expected": True},
+    ],
+)
+def test_a_redirect_that_an_acceptor_names_is_the_answer(named: Any) -> None:
+    acceptors = [{"state": "success"} | named]
+    file = POLLED | {"poll": POLLED["poll"] | {"outputs": {"link": "headers.location"}}, "result": RESULT}
+    routes = {"/jobs/j": Says(303, b"", {"Location": "/done"}), "/done": Says(200, "result")}
+    with Site(answering({**routes, "/done": Says(200, {"a": 1})})) as site:
+        assert ask(provider(rules(site.url, **file, acceptors=acceptors)), submitted()).outcome == Completed({"a": 1})
+        assert site.paths == ["/jobs/j", "/done"]
+
+
+# --- what was learned before the time was over is kept
+
+
+def attempt(found: Rules, known: Record, clock: Callable[[], float]) -> Finding:
+    """An attempt of 20 seconds that believes in this clock."""
+    transport = Transport(2, clock=clock)
+    exchange = Exchange(found.servers, transport, Credentials((), Secrets(), transport), clock=clock)
+    context = {"input": known.input, "outputs": known.outputs or {}, "task": {"id": "t", "name": TASK.name}}
+    return Attempt(found, Pace(found, Random(1)), exchange.begin(20, None), context, known, START_MS).run()
+
+
+@pytest.mark.parametrize("drip", [b"H", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_an_attempt_that_is_cut_keeps_what_its_first_answers_said(drip: bytes) -> None:
+    now = [0.0]
+
+    def result(peer: Peer) -> None:
+        peer.request()
+        peer.send(drip)
+        peer.drip()
+
+    def poll(seen: Seen) -> Says:
+        now[0] = 19.8
+        return Says(200, {"status": "completed", "link": "http://b.example/f"})
+
+    with Wire(result) as wire, Site(poll) as site:
+        with internet({"a.example": (PUBLIC, site), "b.example": (ELSEWHERE, wire)}):
+            known = submitted(partial={"a": 1})
+            found = attempt(rules("http://a.example", **LINKED), known, lambda: now[0])
+        assert wire.was_cut()
+    assert (outcome(found)["is"], outcome(found)["reason"]) == ("retry", "deadline")
+    assert found.record.outputs == {"id": "j", "link": "http://b.example/f"}
+    assert found.record.partial == {"a": 1}
+
+
+def test_a_slow_chain_of_operations_has_one_time_for_all_of_it() -> None:
+    now = [0.0]
+
+    def answer(seen: Seen) -> Says:
+        now[0] += 11
+        return Says(200, {"a": "x", "b": "y", "id": "z"})
+
+    with Site(answer) as site:
+        found = attempt(rules(site.url, **POLLED | {"submit": THREE}), record(), lambda: now[0])
+        assert (outcome(found)["reason"], site.paths) == ("deadline", ["/a", "/b/x"])
+        assert found.record.outputs is None
+
+
+# --- what a provider asks of everybody
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("known", [submitted(), submitted(errors=3), submitted(submitted_at=START_MS - 99_000)])
+def test_who_says_when_to_come_back_is_left_alone_by_all_though_the_task_ends_with_it(
+    status: int, known: Record
+) -> None:
+    with Site(Says(status, headers={"Retry-After": "40"})) as site:
+        file = rules(site.url, **POLLED, polling=NO_JITTER | {"maxErrors": 3, "maxWaitTime": 100})
+        found = outcome(ask(provider(file), known))
+    assert found["pause_seconds"] == 40
+    expected = {3: "too-many-errors"}.get(known.errors, "http" if known.submitted_at == START_MS else "timeout")
+    assert found["reason"] == expected
+
+
+@pytest.mark.parametrize("says", [Says(500, headers={"Retry-After": "40"}), Says(429)])
+def test_another_status_or_one_that_names_no_time_pauses_nobody_by_itself(says: Says) -> None:
+    with Site(says) as site:
+        found = outcome(ask(provider(rules(site.url, **POLLED)), submitted()))
+    assert (found["is"], found["pause_seconds"]) == ("retry", 0)

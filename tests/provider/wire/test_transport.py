@@ -1,0 +1,851 @@
+"""HTTP that cannot be abused: late, endless, hostile and misleading answers over real sockets."""
+
+import dataclasses
+import gzip
+import logging
+import ssl
+import threading
+import traceback
+import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from hypothesis import example, given
+from hypothesis import strategies as st
+from urllib3.util import parse_url
+
+from local.provider.network import Request, stage
+from shared.errors import TransportError
+from shared.provider.wire import connection
+from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
+from shared.provider.wire.origin import Origin, origin_of
+from shared.provider.wire.transport import MAX_REDIRECTS, Transport, url_of
+from tests.support.servers import ELSEWHERE, GUARD_SECONDS, PUBLIC, Peer, Says, Seen, Site, Wire, internet, redirects
+from tests.support.tls import certified
+
+SHORT = 0.2
+"""Seconds given to what never ends by itself: the servers below go on until they are cut."""
+OK = b"HTTP/1.1 200 OK\r\n"
+LONG = b"Content-Length: 100000000\r\n\r\n"
+SECRET = "s3cr3t-marker"
+
+
+def send(
+    url: str,
+    seconds: float = 20,
+    *,
+    transport: Transport | None = None,
+    allowed: tuple[str, ...] | None = None,
+    attach: Callable[[Call], Call] | None = None,
+    stay: Callable[[int], bool] = lambda _: False,
+    **call: Any,
+) -> Reply:
+    """One call; the URL's own origin is an allowed one unless `allowed` says otherwise."""
+    origins: frozenset[Origin] = frozenset(origin_of(one) for one in (allowed if allowed is not None else (url,)))
+    wanted = Call(**({"method": "GET", "url": url, "query": {}, "headers": {}} | call))
+    return (transport or Transport(2)).send(wanted, seconds, allowed=origins, attach=attach, stay=stay)
+
+
+def reason(url: str, seconds: float = 20, **options: Any) -> str:
+    """Why a call came to nothing."""
+    with pytest.raises(TransportError) as caught:
+        send(url, seconds, **options)
+    return caught.value.reason
+
+
+def keyed(call: Call) -> Call:
+    """What credentials do: a header, and a key in the query."""
+    headers = call.headers | {"Authorization": f"Bearer {SECRET}", "X-Api-Key": SECRET}
+    return dataclasses.replace(call, query=call.query | {"key": SECRET}, headers=headers)
+
+
+def is_keyed(seen: Seen) -> bool:
+    return SECRET in f"{seen.target}{seen.headers}{seen.body!r}"
+
+
+def saying(*texts: bytes, then: Callable[[Peer], None] | None = None) -> Callable[[Peer], None]:
+    """A script: read a request, say this, then go on as told (or close)."""
+
+    def script(peer: Peer) -> None:
+        peer.request()
+        for text in texts:
+            peer.send(text)
+        if then:
+            then(peer)
+        else:
+            peer.socket.shutdown(2)
+
+    return script
+
+
+def dripping(text: bytes) -> Callable[[Peer], None]:
+    return lambda peer: peer.drip(text)
+
+
+# --- never later than its time
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(saying(then=Peer.wait), id="nothing"),
+        pytest.param(saying(then=dripping(b"H")), id="status line"),
+        pytest.param(saying(b"HTTP/1.1 100 Continue\r\nX: ", then=dripping(b"x")), id="interim answer"),
+        pytest.param(saying(OK + b"X: ", then=dripping(b"x")), id="one header"),
+        pytest.param(saying(OK, then=dripping(b"X: y\r\n")), id="headers"),
+        pytest.param(saying(OK + LONG, then=dripping(b"x")), id="body"),
+        pytest.param(saying(OK + b"Connection: close\r\n" + LONG, then=dripping(b"x")), id="body, then close"),
+        pytest.param(saying(OK + b"\r\n", then=dripping(b"x")), id="body without length"),
+        pytest.param(saying(OK + b"\r\n{}", then=Peer.wait), id="end of a body without length"),
+        pytest.param(saying(OK + b"Transfer-Encoding: chunked\r\n\r\n", then=dripping(b"1\r\nx\r\n")), id="chunks"),
+        pytest.param(saying(OK + b"Transfer-Encoding: chunked\r\n\r\n", then=dripping(b"0")), id="length of a chunk"),
+        pytest.param(
+            saying(OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", then=dripping(b"X: y\r\n")), id="trailers"
+        ),
+        pytest.param(
+            saying(b"HTTP/1.1 302 Found\r\nLocation: /b\r\n" + LONG, then=dripping(b"x")), id="body of a redirect"
+        ),
+    ],
+)
+def test_whatever_drips_is_cut_when_the_time_is_over(script: Callable[[Peer], None]) -> None:
+    with Wire(script) as wire:
+        assert reason(wire.url, SHORT) == "deadline"
+        assert wire.was_cut()
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x16\x03\x03\x40\x00"])
+def test_a_tls_handshake_that_drips_is_cut_when_the_time_is_over(junk: bytes) -> None:
+    def script(peer: Peer) -> None:
+        peer.send(junk)
+        peer.drip(b"\x00") if junk else peer.wait()
+
+    with Wire(script) as wire:
+        assert reason(f"https://127.0.0.1:{wire.port}", SHORT) == "deadline"
+        assert wire.was_cut()
+
+
+def test_a_body_that_is_taken_too_slowly_is_cut_when_the_time_is_over() -> None:
+    over = threading.Event()
+
+    def deaf(_: Peer) -> None:
+        over.wait(GUARD_SECONDS)
+
+    with Wire(deaf) as wire:
+        assert reason(wire.url, SHORT, method="POST", body="x" * 50_000_000, content_type="text/plain") == "deadline"
+        over.set()
+
+
+def test_a_name_service_that_never_answers_costs_no_more_than_the_time() -> None:
+    over, ended = threading.Event(), threading.Event()
+    was_told: list[bool] = []
+
+    def lookup(*_: object) -> list[Any]:
+        was_told.append(over.wait(GUARD_SECONDS))
+        ended.set()
+        return []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "getaddrinfo", lookup)
+        assert reason("http://api.example/", SHORT, allowed=()) == "deadline"
+    over.set()
+    assert ended.wait(GUARD_SECONDS)
+    assert was_told == [True]  # the lookup was still under way
+
+
+def test_a_chain_of_redirects_has_one_time_for_all_of_it() -> None:
+    now = [0.0]
+
+    def answer(seen: Seen) -> Says:
+        now[0] += 8
+        return Says(302, b"", {"Location": seen.path + "x"})
+
+    with Site(answer) as site:
+        assert reason(site.url + "/", 20, transport=Transport(2, clock=lambda: now[0])) == "deadline"
+        assert site.paths == ["/", "/x", "/xx"]
+
+
+def test_without_time_nothing_is_sent() -> None:
+    with Site() as site:
+        assert reason(site.url, 0) == "deadline"
+        assert site.connections == 0
+
+
+def test_a_connection_back_in_the_pool_is_not_shut_by_an_earlier_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
+    timers: list[Callable[[], None]] = []
+
+    class Timer:
+        daemon = True
+
+        def __init__(self, seconds: float, bark: Callable[[], None]) -> None:
+            timers.append(bark)
+
+        def start(self) -> None: ...
+
+        def cancel(self) -> None: ...
+
+    def answer(seen: Seen) -> Says:
+        if seen.path == "/second":
+            timers[0]()  # the first call's time is over while the second is under way
+        return Says(200, b"whole")
+
+    monkeypatch.setattr(threading, "Timer", Timer)
+    with Site(answer) as site:
+        transport = Transport(2)
+        assert send(site.url + "/first", transport=transport).body == b"whole"
+        assert send(site.url + "/second", transport=transport).body == b"whole"
+        assert site.connections == 1
+        assert len(timers) == 2
+
+
+# --- never larger than the cap
+
+
+def endless(head: bytes, text: bytes) -> Callable[[Peer], None]:
+    return saying(head, then=lambda peer: peer.flood(text))
+
+
+ZEROS = b"\x00" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(endless(OK + b"\r\n", ZEROS), id="without length"),
+        pytest.param(endless(OK + LONG, ZEROS), id="with length"),
+        pytest.param(
+            endless(OK + b"Transfer-Encoding: chunked\r\n\r\n", (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 100),
+            id="chunks",
+        ),
+        pytest.param(endless(OK + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n", ZEROS), id="chunk without end"),
+        pytest.param(endless(b"HTTP/1.1 302 Found\r\nLocation: /b\r\n\r\n", ZEROS), id="body of a redirect"),
+        pytest.param(
+            endless(OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", (b"X: " + b"y" * 9000 + b"\r\n") * 100),
+            id="endless trailers",
+        ),
+    ],
+)
+def test_an_answer_without_end_is_cut_at_the_cap(script: Callable[[Peer], None]) -> None:
+    with Wire(script) as wire:
+        assert reason(wire.url, GUARD_SECONDS) == "too-large"
+        assert wire.was_cut()
+
+
+def deflated(text: bytes, *, raw: bool) -> bytes:
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15 if raw else 15)
+    return compressor.compress(text) + compressor.flush()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", gzip.compress(ZEROS * 50)),
+        ("deflate", deflated(ZEROS * 50, raw=False)),
+        ("deflate", deflated(ZEROS * 50, raw=True)),
+    ],
+)
+def test_what_inflates_beyond_the_cap_is_refused(encoding: str, body: bytes) -> None:
+    assert len(body) < MAX_RESPONSE_BYTES / 100
+    with Site(Says(200, body, {"Content-Encoding": encoding})) as site:
+        assert reason(site.url) == "too-large"
+
+
+def test_what_is_packed_more_than_once_is_not_unpacked() -> None:
+    """Empty members of gzip, packed again and again, take no room on the wire and minutes to unpack."""
+    body = gzip.compress(gzip.compress(gzip.compress(b"") * 1000))
+    with Site(Says(200, body, {"Content-Encoding": "gzip, gzip, gzip"})) as site:
+        assert reason(site.url) == "transport"
+        assert site.calls[0].headers["Accept-Encoding"] == "gzip, deflate"
+
+
+def test_the_cap_itself_is_still_an_answer() -> None:
+    with Site(lambda seen: Says(200, b"x" * int(seen.query))) as site:
+        assert len(send(f"{site.url}/?{MAX_RESPONSE_BYTES}").body) == MAX_RESPONSE_BYTES
+        assert reason(f"{site.url}/?{MAX_RESPONSE_BYTES + 1}") == "too-large"
+
+
+def test_a_compressed_answer_comes_out_whole() -> None:
+    with Site(Says(200, gzip.compress(b"whole"), {"Content-Encoding": "gzip"})) as site:
+        assert send(site.url).body == b"whole"
+
+
+# --- only whole answers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"HTTP/1.1",
+        b"HTTP/1.1 2",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Len",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n",
+        b"HTTP/1.1 -5 OK\r\n\r\n",
+        b"HTTP/1.1 2000 OK\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\x00\xff" * 100,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 1000 + Says(200).raw(),
+    ],
+)
+def test_what_is_cut_off_or_is_no_http_is_no_answer(text: bytes) -> None:
+    with Wire(saying(text)) as wire:
+        assert reason(wire.url) == "transport"
+
+
+def test_an_interim_answer_is_read_over_and_its_final_one_reaches_no_other_call() -> None:
+    def answer(seen: Seen) -> bytes:
+        return b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n" + Says(200, seen.path).raw()
+
+    with Site(answer) as site:
+        transport = Transport(2)
+        assert [send(site.url + path, transport=transport).body for path in ("/a", "/b")] == [b"/a", b"/b"]
+
+
+def test_what_comes_after_an_answer_is_taken_for_no_other_answer() -> None:
+    with Site(lambda seen: Says(200, seen.path).raw() + Says(200, "smuggled").raw()) as site:
+        transport = Transport(2)
+        assert [send(site.url + path, transport=transport).body for path in ("/a", "/b")] == [b"/a", b"/b"]
+
+
+def test_a_port_where_nobody_listens_gives_no_answer() -> None:
+    with Wire() as wire:
+        pass
+    assert reason(wire.url) == "transport"
+
+
+def test_header_names_come_in_lower_case_and_a_repeated_header_in_one() -> None:
+    with Site(lambda _: b"HTTP/1.1 204 No\r\nX-One: a\r\nx-one: b\r\n\r\n") as site:
+        assert send(site.url).headers == {"x-one": "a, b"}
+
+
+# --- redirects
+
+
+def test_five_redirects_are_followed_and_no_sixth() -> None:
+    with Site(lambda seen: Says(302, b"", {"Location": f"{seen.path}x"})) as site:
+        assert reason(site.url + "/") == "redirects"
+        assert len(site.calls) == MAX_REDIRECTS + 1
+    with Site(redirects({"/" + "x" * i: "/" + "x" * (i + 1) for i in range(5)}, Says(200, "end"))) as site:
+        assert send(site.url + "/").body == b"end"
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/there", "/there"),
+        ("there", "/a/there"),
+        ("../there?x=1#part", "/there"),
+        ("?x=1", "/a/b"),
+        ("//HOST/there", "/there"),
+        ("http://HOST/there", "/there"),
+        ("HTTP://HOST/there", "/there"),
+        ("/th ere", "/th%20ere"),
+        ("/thère".encode().decode("latin-1"), "/th%C3%A8re"),
+        ("/th\xe8re", "/th%C3%A8re"),
+    ],
+)
+def test_a_location_is_read_beside_the_url_that_sent_it(location: str, path: str) -> None:
+    with Site() as site:
+        host = f"127.0.0.1:{site.port}"
+        done: list[int] = []
+
+        def answer(seen: Seen) -> Says:
+            done.append(1)
+            return Says(200) if len(done) > 1 else Says(302, b"", {"Location": location.replace("HOST", host)})
+
+        site.answer = answer
+        reply = send(site.url + "/a/b")
+        assert (reply.status, site.paths) == (200, ["/a/b", path])
+        assert reply.url.startswith(site.url + path)
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "becomes"),
+    [
+        (301, "GET", "GET"),
+        (302, "GET", "GET"),
+        (303, "GET", "GET"),
+        (307, "GET", "GET"),
+        (308, "GET", "GET"),
+        (301, "POST", "GET"),
+        (302, "POST", "GET"),
+        (303, "POST", "GET"),
+        (307, "POST", "POST"),
+        (308, "POST", "POST"),
+        (301, "PUT", "PUT"),
+        (302, "DELETE", "DELETE"),
+        (303, "PUT", "GET"),
+        (303, "DELETE", "GET"),
+        (307, "PATCH", "PATCH"),
+    ],
+)
+def test_a_redirect_keeps_the_method_and_body_or_becomes_a_get_without(status: int, method: str, becomes: str) -> None:
+    body = None if method == "GET" else {"a": 1}
+    with Site(redirects({"/a": (status, "/b")})) as site:
+        send(site.url + "/a", method=method, body=body)
+        last = site.calls[-1]
+        assert (last.path, last.method) == ("/b", becomes)
+        assert last.body == (b'{"a":1}' if body and becomes == method else b"")
+
+
+@pytest.mark.parametrize("status", [300, 304, 305, 306])
+def test_other_statuses_of_the_300s_are_answers(status: int) -> None:
+    with Site(redirects({"/a": (status, "/b")})) as site:
+        assert send(site.url + "/a").status == status
+
+
+def test_a_redirect_that_goes_nowhere_is_an_answer() -> None:
+    with Site(Says(303, "done")) as site:
+        assert send(site.url).body == b"done"
+
+
+@pytest.mark.parametrize("location", ["/b", "http://[x", "mailto:a@b", ""])
+def test_a_redirect_that_is_to_be_an_answer_is_not_followed_wherever_it_leads(location: str) -> None:
+    with Site(Says(303, "done", {"Location": location})) as site:
+        reply = send(site.url + "/a", stay=lambda status: status == 303)
+        assert (reply.status, reply.body, reply.headers["location"], site.paths) == (303, b"done", location, ["/a"])
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "ftp://HOST/b",
+        "file:///etc/passwd",
+        "gopher://HOST/b",
+        "javascript:alert(1)",
+        "mailto:a@b",
+        "http://[x",
+        "https:///b",
+        "http://user:password@HOST/b",
+        "http://user@HOST/b",
+        "http://@HOST/b",
+        "http://HOST\\@elsewhere.example/b",
+        "http://127.0.0.1:99999/b",
+        "http://127.0.0.1:x/b",
+        "http://\xe4\xff[/b",
+    ],
+)
+def test_a_location_that_is_no_plain_http_url_is_not_followed(location: str) -> None:
+    with Site() as site:
+        text = location.replace("HOST", f"127.0.0.1:{site.port}")
+        site.answer = redirects({"/a": text})
+        assert reason(site.url + "/a") == "invalid-request"
+        assert site.paths == ["/a"]
+
+
+# --- credentials stay where they belong
+
+
+def test_credentials_go_to_an_allowed_origin_and_along_redirects_within_it() -> None:
+    with Site(redirects({"/a": "/b", "/b": (307, "/c?x=1")})) as site:
+        reply = send(site.url + "/a", attach=keyed)
+        assert [is_keyed(seen) for seen in site.calls] == [True] * 3
+        assert site.calls[-1].query == f"x=1&key={SECRET}"
+        assert reply.url == site.url + "/c?x=1"
+
+
+def test_credentials_do_not_go_to_an_origin_that_is_not_allowed() -> None:
+    with Site() as site, internet({"api.example": (PUBLIC, site)}):
+        send("http://api.example/a", allowed=("http://other.example",), attach=keyed)
+        send("http://api.example:81/a", allowed=("http://api.example",), attach=keyed)
+        assert [is_keyed(seen) for seen in site.calls] == [False, False]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("target", ["http://elsewhere.example/b", "http://api.example:8080/b"])
+def test_credentials_do_not_follow_a_redirect_to_another_origin_though_it_is_allowed_too(
+    status: int, target: str
+) -> None:
+    with Site() as there, Site(redirects({"/a": (status, target)})) as here:
+        hosts = {"api.example": (PUBLIC, here), "elsewhere.example": (ELSEWHERE, there)}
+        with internet(hosts):
+            headers = {"authorization": f"Own {SECRET}", "Cookie": SECRET, "Proxy-Authorization": SECRET, "X-Own": "1"}
+            allowed = ("http://api.example", target)
+            send("http://api.example/a", allowed=allowed, attach=keyed, method="POST", headers=headers)
+        last = (there.calls or here.calls)[-1]
+        assert last.path == "/b"
+        assert not is_keyed(last)
+        assert last.headers["X-Own"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("https://api.example/a", "http://api.example/b"),
+        ("http://api.example/a", "https://api.example/b"),
+        ("https://api.example/a", "http://api.example:443/b"),
+    ],
+)
+def test_credentials_do_not_change_to_another_scheme(first: str, then: str) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    def answer(request: Request) -> tuple[int, dict[str, str], bytes]:
+        seen.append((request.url.partition("?")[0], request.headers["Authorization"]))
+        return (302, {"Location": then}, b"") if len(seen) == 1 else (200, {}, b"")
+
+    with stage(answer) as adapter:
+        allowed = ("http://api.example", "https://api.example", "http://api.example:443")
+        send(first, transport=Transport(2, adapter=adapter), allowed=allowed, attach=keyed)
+    assert seen == [(first, f"Bearer {SECRET}"), (then, None)]
+
+
+def test_credentials_do_not_come_back_with_a_chain_that_has_left_the_origin() -> None:
+    with Site(redirects({"/a": "http://elsewhere.example/b"})) as here:
+        with Site(redirects({"/b": "http://api.example/c"})) as there:
+            hosts = {"api.example": (PUBLIC, here), "elsewhere.example": (ELSEWHERE, there)}
+            with internet(hosts):
+                send("http://api.example/a", attach=keyed, headers={"Authorization": f"Own {SECRET}"})
+        assert [(seen.path, is_keyed(seen)) for seen in here.calls] == [("/a", True), ("/c", False)]
+        assert [is_keyed(seen) for seen in there.calls] == [False]
+
+
+def test_a_key_in_the_query_is_not_in_the_url_of_the_answer() -> None:
+    with Site() as site:
+        assert send(site.url + "/a", query={"q": "1"}, attach=keyed).url == site.url + "/a?q=1"
+        assert site.calls[0].query == f"q=1&key={SECRET}"
+
+
+# --- only where a request may go
+
+
+HOSTS = [
+    "127.0.0.1",
+    "127.1",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "localhost",
+    "[::1]",
+    "[::ffff:127.0.0.1]",
+    "0.0.0.0",
+    "0",
+    "[::]",
+]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_no_way_to_write_loopback_leads_there(scheme: str, host: str) -> None:
+    with Site() as site:
+        assert reason(f"{scheme}://{host}:{site.port}/a", allowed=("http://api.example",)) in (
+            "refused-target",
+            "invalid-request",
+        )
+        assert site.connections == 0
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.0.1",
+        "127.0.0.2",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "fe80::1%eth0",
+        "fc00::1",
+        "fd00:ec2::254",
+        "::1",
+        "::",
+        "::ffff:10.0.0.1",
+        "64:ff9b::a00:1",
+    ],
+)
+@pytest.mark.parametrize("path", ["/direct", "/led"])
+def test_a_name_that_resolves_to_a_special_address_is_refused(address: str, path: str) -> None:
+    """Directly, and as the target of a redirect."""
+    with Site(redirects({"/led": "http://inside.example/x"})) as site:
+        with internet({"api.example": (PUBLIC, site), "inside.example": (address, site)}) as net:
+            host = "inside" if path == "/direct" else "api"
+            assert reason(f"http://{host}.example{path}", allowed=("http://api.example",)) == "refused-target"
+        assert address not in net.reached
+
+
+def test_one_special_address_among_public_ones_is_enough() -> None:
+    with Site() as site, internet({"api.example": (f"{PUBLIC},10.0.0.1", site)}) as net:
+        assert reason("http://api.example/", allowed=()) == "refused-target"
+        assert net.reached == []
+
+
+def test_a_server_of_the_file_may_be_anywhere_but_only_at_its_port() -> None:
+    with Site() as site, internet({"inside.example": ("10.0.0.1", site)}):
+        assert send("http://inside.example/", allowed=("http://inside.example",)).status == 200
+        assert send("http://INSIDE.example./", allowed=("http://inside.example",)).status == 200
+        assert reason("http://inside.example:8080/", allowed=("http://inside.example",)) == "refused-target"
+        assert reason("http://10.0.0.1/", allowed=("http://inside.example",)) in ("refused-target", "transport")
+
+
+def test_a_name_is_resolved_once_for_the_check_and_the_connection() -> None:
+    with Site() as site, internet({"api.example": (PUBLIC, site)}) as net:
+        send("http://api.example/", allowed=())
+        assert (net.asked, net.reached) == (["api.example"], [PUBLIC])
+
+
+def test_a_pooled_connection_to_a_private_server_serves_no_provider_that_does_not_name_it() -> None:
+    with Site() as site:
+        transport = Transport(2)
+        assert send(site.url, transport=transport).status == 200
+        assert reason(site.url, transport=transport, allowed=("http://api.example",)) == "refused-target"
+        assert len(site.calls) == 1
+        assert send(site.url, transport=transport).status == 200
+
+
+JUNK = st.text(st.sampled_from("ahx:/@\\?#[]%.:0189~ \t\r\n\u3002\uff0e\xe4=&;"), max_size=8)
+
+
+@given(st.sampled_from(["", "http:", "http://", "HTTPS://"]), JUNK, JUNK)
+@example("http://", "x\\@", "/")
+def test_what_is_taken_for_an_allowed_origin_is_the_origin_that_is_reached(head: str, before: str, after: str) -> None:
+    url = f"{head}{before}allowed.example{after}"
+    try:
+        checked = origin_of(url)
+        reached = parse_url(url_of(Call(method="GET", url=url, query={}, headers={})))
+    except (TransportError, requests.RequestException, UnicodeError):
+        return
+    if checked[1] == "allowed.example":
+        assert ((reached.host or "").rstrip("."), reached.scheme) == ("allowed.example", checked[0])
+        assert (reached.port or {"http": 80, "https": 443}[checked[0]]) == checked[2]
+
+
+# --- TLS
+
+
+@dataclasses.dataclass(frozen=True)
+class Secure:
+    """What it takes to serve TLS, and to trust it."""
+
+    context: ssl.SSLContext
+    trusted: str
+
+    def site(self, answer: Callable[[Seen], Says] | None = None) -> Site:
+        site = Site(answer)
+        site.tls = self.context
+        return site
+
+    def trusting(self) -> Transport:
+        transport = Transport(2)
+        transport._session.verify = self.trusted
+        return transport
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Secure:
+    return Secure(*certified(tmp_path))
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(secure: Secure) -> None:
+    with secure.site() as site:
+        assert reason(f"https://127.0.0.1:{site.port}/") == "transport"
+        assert reason(f"https://localhost:{site.port}/", transport=secure.trusting()) == "transport"
+        assert site.calls == []
+
+
+def test_a_connection_with_tls_is_used_again(secure: Secure) -> None:
+    with secure.site(lambda seen: Says(200, seen.path)) as site:
+        url, transport = f"https://127.0.0.1:{site.port}", secure.trusting()
+        assert [send(url + path, transport=transport).body for path in ("/a", "/b")] == [b"/a", b"/b"]
+        assert reason(url, transport=transport, allowed=("https://api.example",)) == "refused-target"
+        assert site.connections == 1
+
+
+@pytest.mark.parametrize("head", [b"", OK, OK + LONG, OK + b"\r\n"])
+def test_what_drips_within_tls_is_cut_too_though_the_connection_is_an_old_one(secure: Secure, head: bytes) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(Says(200).raw())
+        peer.request()
+        peer.send(head)
+        peer.drip(b"x")
+
+    wire = Wire(script)
+    wire.tls = secure.context
+    with wire:
+        url, transport = f"https://127.0.0.1:{wire.port}", secure.trusting()
+        assert send(url, transport=transport).status == 200
+        assert reason(url, SHORT, transport=transport) == "deadline"
+        assert wire.was_cut()
+        assert wire.connections == 1
+
+
+# --- nothing from the environment, nothing kept
+
+
+def test_proxies_and_netrc_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text(f"machine 127.0.0.1 login user password {SECRET}\n")
+    netrc.chmod(0o600)
+    with Site(Says(500)) as proxy, Site() as site:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.setenv("NETRC", str(netrc))
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        assert send(site.url).status == 200
+        assert proxy.connections == 0
+        assert "Authorization" not in site.calls[0].headers
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_no_certificate_is_trusted_because_the_environment_names_it(
+    variable: str, secure: Secure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, secure.trusted)
+    with secure.site() as site:
+        assert reason(f"https://127.0.0.1:{site.port}/") == "transport"
+        assert site.calls == []
+
+
+def test_no_cookie_passes_from_one_call_to_another_in_any_thread() -> None:
+    threads = 32
+    together = threading.Barrier(threads)
+
+    def answer(seen: Seen) -> Says:
+        cookie = f"session={seen.path.strip('/')}; Path=/"
+        return Says(200, seen.path, {"Set-Cookie": cookie})
+
+    def calls(number: int) -> list[bytes]:
+        together.wait(GUARD_SECONDS)
+        return [send(f"{site.url}/{number}", transport=transport).body for _ in range(3)]
+
+    with Site(answer) as site, ThreadPoolExecutor(threads) as pool:
+        transport = Transport(threads)
+        bodies = list(pool.map(calls, range(threads)))
+    assert bodies == [[f"/{number}".encode()] * 3 for number in range(threads)]
+    assert len(site.calls) == 3 * threads
+    assert not any(seen.headers.get("Cookie") for seen in site.calls)
+
+
+def test_a_cookie_set_by_a_redirect_is_not_sent_to_its_target() -> None:
+    def answer(seen: Seen) -> Says:
+        return Says(302, b"", {"Location": "/b", "Set-Cookie": "a=b"}) if seen.path == "/a" else Says()
+
+    with Site(answer) as site:
+        send(site.url + "/a")
+        assert [seen.headers.get("Cookie") for seen in site.calls] == [None, None]
+
+
+# --- what is sent
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X": "a\r\nInjected: b"},
+        {"X": "a\nInjected: b"},
+        {"X": "a\rInjected: b"},
+        {"X": "a\x00b"},
+        {"X": "a\x7fb"},
+        {"X": " a"},
+        {"X": "\u20ac"},
+        {"X": "\ud800"},
+        {"X\r\nInjected": "b"},
+        {"X Y": "b"},
+        {"": "b"},
+    ],
+)
+def test_a_header_that_http_cannot_carry_is_not_sent(headers: dict[str, str]) -> None:
+    with Site() as site:
+        assert reason(site.url, headers=headers) == "invalid-request"
+        assert site.calls == []
+
+
+@pytest.mark.parametrize("value", ["", "a\tb", "\xe4", "a b"])
+def test_a_header_that_http_can_carry_is_sent_as_it_is(value: str) -> None:
+    with Site() as site:
+        send(site.url, headers={"X": value})
+        assert site.calls[0].headers["X"] == value
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "sent", "declared"),
+    [
+        (None, "application/json", b"", None),
+        ({"a": [1, None, "ä"]}, "application/json", '{"a":[1,null,"ä"]}'.encode(), "application/json"),
+        ("text", "application/json", b'"text"', "application/json"),
+        ("text", "text/plain", b"text", "text/plain"),
+        ({"a": 1}, "text/csv", b'{"a":1}', "text/csv"),
+        (
+            {"a": "x y", "b": [1, 2], "c": None, "d": {"e": True}},
+            "application/x-www-form-urlencoded",
+            b"a=x+y&b=1&b=2&d=%7B%22e%22%3Atrue%7D",
+            "application/x-www-form-urlencoded",
+        ),
+        ("a=b", "application/x-www-form-urlencoded", b"a=b", "application/x-www-form-urlencoded"),
+        (["a"], "application/x-www-form-urlencoded", b'["a"]', "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_body_goes_out_as_its_content_type_says(body: Any, content_type: str, sent: bytes, declared: str) -> None:
+    with Site() as site:
+        send(site.url, method="POST", body=body, content_type=content_type)
+        assert (site.calls[0].body, site.calls[0].headers["Content-Type"]) == (sent, declared)
+
+
+def test_the_files_own_content_type_wins() -> None:
+    with Site() as site:
+        send(site.url, method="POST", body={}, headers={"Content-Type": "application/vnd.api+json"})
+        assert site.calls[0].headers.get_all("Content-Type") == ["application/vnd.api+json"]
+
+
+def test_a_query_is_added_to_that_of_the_url_and_a_list_gives_many() -> None:
+    with Site() as site:
+        send(site.url + "/?a=1", query={"b": [1, "x&y"], "c": True, "d": {"e": None}})
+        assert site.calls[0].query == "a=1&b=1&b=x%26y&c=true&d=%7B%22e%22%3Anull%7D"
+
+
+@pytest.mark.parametrize("part", [{"query": {"a": "\ud800"}}, {"body": "\ud800", "content_type": "text/plain"}])
+def test_text_that_utf8_cannot_carry_is_not_sent(part: dict[str, Any]) -> None:
+    with Site() as site:
+        assert reason(site.url, method="POST", **part) == "invalid-request"
+        assert site.calls == []
+
+
+@pytest.mark.parametrize("url", ["ftp://api.example/", "/relative", "", "http://user:x@api.example/", "http://"])
+def test_only_absolute_http_urls_are_asked(url: str) -> None:
+    assert reason(url, allowed=()) == "invalid-request"
+
+
+# --- no secret in what is told of it
+
+
+def credentialed(call: Call) -> Call:
+    """A secret that cannot stand in a header."""
+    return dataclasses.replace(call, headers={"Authorization": f"{SECRET}\n"})
+
+
+@pytest.mark.parametrize(
+    ("script", "attach"),
+    [
+        pytest.param(saying(OK + b"Content-Length: 9\r\n\r\n"), keyed, id="cut off"),
+        pytest.param(saying(OK + b"A: b\r\nno colon\r\n\r\n"), keyed, id="malformed headers"),
+        pytest.param(saying(b"junk\r\n"), keyed, id="junk"),
+        pytest.param(saying(then=Peer.wait), keyed, id="late"),
+        pytest.param(saying(), credentialed, id="unsendable"),
+    ],
+)
+def test_neither_an_error_nor_a_log_line_tells_the_credentials(
+    script: Callable[[Peer], None], attach: Callable[[Call], Call], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Wire(script) as wire:
+        try:
+            send(wire.url, SHORT, attach=attach)
+        except TransportError as error:
+            told = [*traceback.format_exception(error), repr(error.__context__), repr(error.__cause__)]
+            assert SECRET not in "".join(told)
+    assert SECRET not in caplog.text

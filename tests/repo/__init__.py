@@ -1,0 +1,1 @@
+"""Tests of the repository: the template, the artifact, README and docs, the sample events."""

@@ -1,0 +1,193 @@
+"""docs/providers.md: its files work as it says, its tables are the schema's."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local import ROOT
+from local.provider.check import check
+from local.provider.replay import Conversation
+from shared.provider.language.acceptor import TRANSIENT_STATUSES
+from shared.settings import Settings
+
+PAGE = (ROOT / "docs/providers.md").read_text(encoding="utf-8")
+SCHEMA = json.loads((ROOT / "docs/provider.schema.json").read_text(encoding="utf-8"))
+SETTINGS = Settings(provider_servers={})
+FILES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+
+Json = Any
+
+
+def exchange(request: str, status: int, body: Json = "", *, auth: bool = True, **headers: str) -> Json:
+    """One exchange of a vector: `request` is METHOD URL."""
+    method, _, url = request.partition(" ")
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return {
+        "request": {"method": method, "url": url, "auth": auth},
+        "response": {"statusCode": status, "headers": named, "body": body},
+    }
+
+
+def pending(delay: float, exchange: Json, **more: Json) -> Json:
+    """A step after which it is asked again."""
+    return {"exchanges": [exchange], "expect": {"state": "in_progress", "delay": delay} | more}
+
+
+def completed(*exchanges: Json) -> Json:
+    """The last step."""
+    return {"exchanges": list(exchanges), "expect": {"state": "completed", "data": "whole"}}
+
+
+ACME = "https://api.acme.example"
+COGNITIVE = "https://acme.cognitive.example"
+SCAN = "https://scan.acme.example"
+DOCUMENTS = "https://documents.acme.example/v1"
+SPEECH = "https://speech.acme.example"
+
+STYLES: dict[str, tuple[Json, list[Json]]] = {
+    "The same request again": (
+        {"id": "r-7"},
+        [
+            pending(
+                30,
+                exchange(f"GET {ACME}/v1/records/r-7", 200, {"status": "Async processing in progress", "data": [1]}),
+                partial=[1],
+            ),
+            completed(exchange(f"GET {ACME}/v1/records/r-7", 200, {"status": "completed", "data": "whole"})),
+        ],
+    ),
+    "A Location header": (
+        {"table": "t"},
+        [
+            pending(2, exchange(f"POST {ACME}/exports", 202, auth=False, Location="/exports/1")),
+            pending(4, exchange(f"GET {ACME}/exports/1", 202, auth=False, Location="/exports/1/b")),
+            completed(exchange(f"GET {ACME}/exports/1/b", 200, '"whole"', auth=False)),
+        ],
+    ),
+    "Operation-Location and a word": (
+        {"model": "layout", "url": "https://files.example/a.pdf"},
+        [
+            pending(
+                2,
+                exchange(
+                    f"POST {COGNITIVE}/models/layout:analyze?api-version=2024-11-30",
+                    202,
+                    Operation_Location=f"{COGNITIVE}/results/9",
+                ),
+            ),
+            pending(4, exchange(f"GET {COGNITIVE}/results/9", 200, {"status": "running"})),
+            completed(exchange(f"GET {COGNITIVE}/results/9", 200, {"status": "Succeeded", "analyzeResult": "whole"})),
+        ],
+    ),
+    "404 until ready": (
+        {"url": "https://a.example"},
+        [
+            pending(10, exchange(f"POST {SCAN}/scans", 200, {"api": f"{SCAN}/scans/1"})),
+            pending(5, exchange(f"GET {SCAN}/scans/1", 404, {"message": "not yet"})),
+            completed(exchange(f"GET {SCAN}/scans/1", 200, '"whole"')),
+        ],
+    ),
+    "done and error": (
+        {"files": ["a"]},
+        [
+            pending(2, exchange(f"POST {DOCUMENTS}/batches", 200, {"name": "operations/1"})),
+            pending(4, exchange(f"GET {DOCUMENTS}/operations/1", 200, {"metadata": {"percent": 50}}), progress=50),
+            completed(exchange(f"GET {DOCUMENTS}/operations/1", 200, {"done": True, "response": "whole"})),
+        ],
+    ),
+    "A result in two hops": (
+        {"url": "https://a.example/a.wav"},
+        [
+            pending(60, exchange(f"POST {SPEECH}/transcriptions", 201, {"self": f"{SPEECH}/transcriptions/1"})),
+            completed(
+                exchange(f"GET {SPEECH}/transcriptions/1", 200, {"status": "Succeeded", "links": {"files": "/files"}}),
+                exchange(f"GET {SPEECH}/files", 200, {"values": [{"link": "https://blob.example/1?sig=a"}]}),
+                exchange("GET https://blob.example/1?sig=a", 200, {"phrases": "whole"}, auth=False),
+            ),
+        ],
+    ),
+}
+"""The styles of the page, in its order, each with an input and what is said."""
+
+
+def test_there_is_a_worked_file_for_each_style() -> None:
+    section = PAGE.partition("## A file for each style")[2].partition("\n## ")[0]
+    assert re.findall(r"^\*\*([^*]+)\*\*", section, re.MULTILINE) == list(STYLES)
+    assert len(FILES) == len(STYLES)
+
+
+@pytest.mark.parametrize("file", FILES, ids=STYLES)
+def test_each_worked_file_is_sound(file: Json, tmp_path: Path) -> None:
+    path = tmp_path / "acme.json"
+    path.write_text(json.dumps(file), encoding="utf-8")
+    assert check(path, SETTINGS).faults == ()
+
+
+@pytest.mark.parametrize(("file", "style"), list(zip(FILES, STYLES.values(), strict=True)), ids=STYLES)
+def test_each_worked_file_sees_its_style_through(file: Json, style: tuple[Json, list[Json]]) -> None:
+    input_, steps = style
+    numbered = [step | {"at": i} for i, step in enumerate(steps)]
+    vector = {"config": file, "input": input_, "start_epoch": 1_767_225_600, "steps": numbered}
+    assert Conversation("worked", vector).difference() is None
+
+
+# --- tables
+
+
+def table(heading: str, first: str = "field") -> dict[str, str]:
+    """Field → default of the table below a heading of the page."""
+    section = PAGE.partition(f"\n### {heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
+    lines = section.partition(f"| {first} |")[2].split("\n\n", maxsplit=1)[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
+    return {row[0].strip("`"): row[1].strip("`") for row in rows}
+
+
+def language(definition: Json) -> dict[str, str]:
+    """The same, as the schema has it."""
+    required = definition.get("required", ())
+    return {
+        name: "required" if name in required else shown(field.get("default"))
+        for name, field in definition["properties"].items()
+    }
+
+
+def shown(default: Json) -> str:
+    return default if isinstance(default, str) else "" if default is None else json.dumps(default)
+
+
+DEFINITIONS = SCHEMA["$defs"]
+HINTS = DEFINITIONS["Polling"]["properties"]["hints"]["items"]
+
+
+@pytest.mark.parametrize(
+    ("heading", "first", "definition"),
+    [
+        ("The file", "field", SCHEMA),
+        ("An operation", "field", DEFINITIONS["Operation"]),
+        ("An acceptor", "field", DEFINITIONS["Acceptor"]),
+        ("The pace", "field", DEFINITIONS["Polling"]),
+        ("The pace", "field of a hint", HINTS),
+        ("Limits", "field", DEFINITIONS["Limits"]),
+        ("Callbacks", "field of a signature", DEFINITIONS["Callback"]["properties"]["signature"]),
+        ("Limits", "field of a rate", DEFINITIONS["Limits"]["properties"]["rate"]),
+    ],
+    ids=["file", "operation", "acceptor", "pace", "hint", "limits", "signature", "rate"],
+)
+def test_a_table_of_fields_and_defaults_is_the_schema_s(heading: str, first: str, definition: Json) -> None:
+    assert table(heading, first) == language(definition)
+
+
+def test_the_table_of_credentials_is_the_schema_s() -> None:
+    schemes = [one for one in DEFINITIONS["SecurityScheme"]["oneOf"] if one["properties"]["type"]["const"] != "sigv4"]
+    merged: dict[str, str] = {}
+    for scheme in schemes:
+        merged |= language(scheme)
+    assert table("Credentials", "field of a scheme") == merged
+
+
+def test_the_statuses_that_pass_are_those_of_the_code() -> None:
+    row = next(line for line in PAGE.splitlines() if "a broken connection" in line)
+    assert {int(status) for status in re.findall(r"\d{3}", row)} == TRANSIENT_STATUSES

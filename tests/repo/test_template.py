@@ -1,0 +1,554 @@
+"""What the template promises: routes, rhythm, limits, rights and the table, read from template.yaml itself."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from local import ROOT, sam_template
+from local.aws.stream import passes
+from shared.api.enqueue import RESERVE_SECONDS
+from shared.errors import SettingsError
+from shared.settings import NOTIFY_KINDS, Settings
+from shared.store.spill import CALL_SECONDS
+
+GATEWAY_SECONDS = 29  # API Gateway gives up on an integration after this
+
+FUNCTIONS = {
+    "EnqueueFunction": "enqueue",
+    "ProcessFunction": "process",
+    "ReconcileFunction": "reconcile",
+    "CallbackFunction": "callback",
+    "NotifyFunction": "notify",
+}
+ROUTES = {
+    "GET /",
+    "POST /tasks",
+    "POST /tasks/batch",
+    "GET /tasks",
+    "DELETE /tasks",
+    "GET /tasks/{provider}/{name}",
+    "DELETE /tasks/{provider}/{name}",
+    "POST /tasks/revive",
+}
+CALLBACK = "POST /callbacks/{provider}/{token}"
+CONDITIONS = {
+    "RedisUrlInSecret": "RedisUrlSecret",
+    "RedisUrlInParameter": "RedisUrlParameter",
+    "CallbacksAreOn": "CallbackUrl",
+    "StateMachinesWait": "StateMachineArns",
+    "DurableFunctionsWait": "DurableFunctionArns",
+    "EventsAreOn": "EventBus",
+}
+"""Conditions that hold when that parameter is given."""
+# Known to botocore rather than to us.
+FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3"}
+
+
+TEMPLATE = sam_template.template()
+RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
+GLOBALS: dict[str, Any] = TEMPLATE["Globals"]["Function"]
+PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
+
+
+def properties(name: str) -> dict[str, Any]:
+    """A resource's properties, the functions' with the global ones under them."""
+    resource = RESOURCES[name]
+    own: dict[str, Any] = resource["Properties"]
+    return GLOBALS | own if resource["Type"] == "AWS::Serverless::Function" else own
+
+
+def events(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every event of that kind, with the function that it starts."""
+    for function in FUNCTIONS:
+        for event in properties(function).get("Events", {}).values():
+            if event["Type"] == kind:
+                yield function, event["Properties"]
+
+
+def variables(**choices: str) -> dict[str, str]:
+    """The functions' environment as deployed with these parameters, all others left at their defaults."""
+
+    def value(of: Any) -> str:
+        match of:
+            case {"Ref": str(name)} if name in PARAMETERS:
+                return choices.get(name, str(PARAMETERS[name]["Default"]))
+            case {"Ref": str(name)}:
+                return name.removeprefix("AWS::")
+            case {"Fn::If": [str(condition), then, otherwise]}:
+                return value(then if choices.get(CONDITIONS[condition]) else otherwise)
+            case {"Fn::Join": [str(between), list(parts)]}:
+                return between.join(text for text in map(value, parts) if text != "NoValue")
+            case {"Fn::Sub": str(text)}:
+                return re.sub(r"\$\{(\w+)}", lambda found: value({"Ref": found[1]}), text)
+            case _:
+                assert isinstance(of, str | int), f"no value of {of}"
+                return str(of)
+
+    return {name: value(of) for name, of in GLOBALS["Environment"]["Variables"].items()}
+
+
+def deployed(**choices: str) -> Settings:
+    return Settings.from_environment(variables(**choices))
+
+
+def statements(of: Any) -> Iterator[dict[str, Any]]:
+    """Every IAM statement inside."""
+    match of:
+        case {"Effect": _}:
+            yield of
+        case dict():
+            for value in of.values():
+                yield from statements(value)
+        case list():
+            for value in of:
+                yield from statements(value)
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+# --- the API
+
+
+def test_enqueue_serves_every_route_but_callbacks() -> None:
+    routes = [(function, f"{event['Method']} {event['Path']}") for function, event in events("Api")]
+    served = [("EnqueueFunction", route) for route in ROUTES]
+    assert sorted(routes) == sorted([*served, ("CallbackFunction", CALLBACK)])
+    assert all(event["RestApiId"] == {"Ref": "Api"} for _, event in events("Api"))
+
+
+def test_no_request_passes_unsigned_but_a_callback() -> None:
+    assert properties("Api")["Auth"]["DefaultAuthorizer"] == "AWS_IAM"
+    of_their_own = [(function, event["Auth"]) for function, event in events("Api") if "Auth" in event]
+    assert of_their_own == [("CallbackFunction", {"Authorizer": "NONE"})]
+
+
+def test_a_route_that_comes_with_a_parameter_reaches_the_stage() -> None:
+    assert RESOURCES["CallbackFunction"]["Condition"] == "CallbacksAreOn"
+    assert properties("Api")["AlwaysDeploy"] is True
+
+
+def test_a_caller_needs_no_right_to_invoke_the_function_itself() -> None:
+    assert properties("Api")["Auth"]["InvokeRole"] == "NONE"
+
+
+def test_every_method_is_throttled() -> None:
+    (settings,) = properties("Api")["MethodSettings"]
+    assert (settings["ResourcePath"], settings["HttpMethod"]) == ("/*", "*")
+    rate, burst = settings["ThrottlingRateLimit"]["Ref"], settings["ThrottlingBurstLimit"]["Ref"]
+    assert 0 < PARAMETERS[rate]["Default"] <= PARAMETERS[burst]["Default"]
+
+
+@pytest.mark.parametrize("route", [*sorted(ROUTES), CALLBACK])
+def test_there_is_a_sample_event_of_each_shape_for_each_route(route: str) -> None:
+    method, path = route.split()
+    name = "callback" if route == CALLBACK else "enqueue"
+    samples = {file.name: json.loads(file.read_text()) for file in (ROOT / "events").glob(f"{name}-*.json")}
+    rest = [one for one, event in samples.items() if (event.get("httpMethod"), event.get("resource")) == (method, path)]
+    http = [one for one, event in samples.items() if event.get("routeKey") == route]
+    assert [one.startswith(f"{name}-rest-") for one in rest] == [True]
+    assert [one.startswith(f"{name}-http-") for one in http] == [True]
+
+
+def test_each_sample_event_belongs_to_a_function() -> None:
+    names = [file.name for file in (ROOT / "events").glob("*.json")]
+    assert {name.partition("-")[0] for name in names} == set(FUNCTIONS.values())
+
+
+# --- the rhythm
+
+
+def test_schedules_are_texts_that_eventbridge_accepts() -> None:
+    rates = {function: event["Schedule"] for function, event in events("Schedule")}
+    assert rates == {"ProcessFunction": "rate(1 minute)", "ReconcileFunction": "rate(5 minutes)"}
+    assert all(re.fullmatch(r"rate\((1 minute|([2-9]|[1-9]\d+) minutes)\)", rate) for rate in rates.values())
+
+
+def test_neither_the_rule_nor_the_invocation_retries_a_failed_tick() -> None:
+    for function, event in events("Schedule"):
+        assert event["RetryPolicy"]["MaximumRetryAttempts"] == 0
+        assert properties(function)["EventInvokeConfig"]["MaximumRetryAttempts"] == 0
+
+
+def test_enqueue_ends_before_its_lease_and_before_the_gateway_gives_up() -> None:
+    timeout = properties("EnqueueFunction")["Timeout"]
+    assert timeout < deployed().lease_seconds
+    assert timeout < GATEWAY_SECONDS
+
+
+def test_enqueue_has_time_to_store_and_settle_after_the_longest_first_answer() -> None:
+    longest = PARAMETERS["FirstAnswerSeconds"]["MaxValue"]
+    assert properties("EnqueueFunction")["Timeout"] >= longest + RESERVE_SECONDS + CALL_SECONDS
+
+
+def test_process_has_time_for_its_window_one_more_attempt_and_settling() -> None:
+    settings = deployed()
+    assert properties("ProcessFunction")["Timeout"] == settings.window_seconds + settings.attempt_seconds + 10
+
+
+def test_reconcile_ends_before_its_next_run() -> None:
+    assert properties("ReconcileFunction")["Timeout"] == 60
+
+
+# --- what the functions are told
+
+
+def test_functions_get_only_variables_that_someone_reads() -> None:
+    known = {name.upper() for name in Settings.__dataclass_fields__}
+    assert set(variables()) - FOREIGN_VARIABLES <= known
+
+
+def test_a_deployment_with_default_parameters_has_the_default_settings() -> None:
+    assert deployed() == Settings(
+        table_name="Table", queue_prefix="StackName", spill_bucket="SpillBucket", provider_servers={}
+    )
+
+
+@pytest.mark.parametrize("bound", ["MinValue", "MaxValue"])
+def test_settings_accept_the_least_and_the_most_that_the_template_accepts(bound: str) -> None:
+    choices = {name: str(parameter[bound]) for name, parameter in PARAMETERS.items() if bound in parameter}
+    assert deployed(**choices).parallel_tasks == int(choices["ParallelTasks"])
+
+
+def test_settings_accept_each_way_to_say_where_redis_is() -> None:
+    secret = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:redis-AbCdEf#url"
+    assert deployed(RedisUrlSecret=secret).redis_url == f"secretsmanager:{secret}"
+    assert deployed(RedisUrlParameter="/meanwhile/redis-url").redis_url == "ssm:/meanwhile/redis-url"
+    assert deployed(RedisUrl="rediss://:word@redis.example:6380/0").redis_url == "rediss://:word@redis.example:6380/0"
+
+
+def test_a_deployment_that_names_no_redis_is_refused() -> None:
+    (assertion,) = TEMPLATE["Rules"]["RedisIsNamed"]["Assertions"]
+    asked = {condition["Fn::Not"][0]["Fn::Equals"][0]["Ref"] for condition in assertion["Assert"]["Fn::Or"]}
+    assert asked == {"RedisUrl", "RedisUrlSecret", "RedisUrlParameter"}
+
+
+def test_the_redis_url_is_not_shown_by_the_console() -> None:
+    assert PARAMETERS["RedisUrl"]["NoEcho"] is True
+
+
+def test_functions_join_a_vpc_only_when_subnets_are_given() -> None:
+    condition, inside, outside = GLOBALS["VpcConfig"]["Fn::If"]
+    assert TEMPLATE["Conditions"][condition] == {
+        "Fn::Not": [{"Fn::Equals": [{"Fn::Join": ["", {"Ref": "SubnetIds"}]}, ""]}]
+    }
+    assert inside == {"SubnetIds": {"Ref": "SubnetIds"}, "SecurityGroupIds": {"Ref": "SecurityGroupIds"}}
+    assert outside == {"Ref": "AWS::NoValue"}
+    assert PARAMETERS["SubnetIds"]["Default"] == PARAMETERS["SecurityGroupIds"]["Default"] == ""
+
+
+def test_sam_local_overrides_only_variables_that_the_template_has() -> None:
+    overrides = json.loads((ROOT / "local" / "sam-env.json").read_text())
+    assert set(overrides) == {"Parameters"}
+    assert set(overrides["Parameters"]) <= set(variables())
+
+
+# --- what the functions are
+
+
+@pytest.mark.parametrize(("function", "name"), FUNCTIONS.items())
+def test_each_function_runs_its_handler_on_the_runtime_the_artifact_is_made_for(function: str, name: str) -> None:
+    function_properties = properties(function)
+    assert function_properties["Handler"] == f"handlers.{name}.handler"
+    assert (ROOT / "handlers" / f"{name}.py").is_file()
+    assert function_properties["Runtime"] == "python3.13"
+    assert function_properties["Architectures"] == ["x86_64"]
+    assert RESOURCES[function]["Metadata"] == {"BuildMethod": "makefile"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_change_of_code_or_parameters_goes_live_in_one_step(function: str) -> None:
+    assert properties(function)["AutoPublishAlias"] == "live"
+    assert properties(function)["AutoPublishAliasAllProperties"] is True
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_function_is_traced_and_its_logs_end(function: str) -> None:
+    assert properties(function)["Tracing"] == "Active"
+    group = properties(properties(function)["LoggingConfig"]["LogGroup"]["Ref"])
+    assert group["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+    assert PARAMETERS["LogRetentionDays"]["Default"] in PARAMETERS["LogRetentionDays"]["AllowedValues"]
+
+
+def test_functions_share_no_log_group() -> None:
+    groups = [properties(function)["LoggingConfig"]["LogGroup"]["Ref"] for function in FUNCTIONS]
+    assert len({json.dumps(properties(group)["LogGroupName"]) for group in groups}) == len(FUNCTIONS)
+
+
+# --- what they may do
+
+TABLE = {"Fn::GetAtt": "Table.Arn"}
+INDEX = {"Fn::Sub": "${Table.Arn}/index/open"}
+STREAM = {"Fn::GetAtt": "Table.StreamArn"}
+NOTIFY_DEAD = {"Fn::GetAtt": "NotifyDeadLetters.Arn"}
+READ_STREAM = [f"dynamodb:{word}" for word in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")]
+OBJECTS = {"Fn::Sub": "${SpillBucket.Arn}/*"}
+
+
+@pytest.mark.parametrize(
+    ("function", "rights"),
+    [
+        (
+            "EnqueueFunction",
+            [
+                ("dynamodb:GetItem", TABLE),
+                ("dynamodb:UpdateItem", TABLE),
+                ("s3:GetObject", OBJECTS),
+                ("s3:PutObject", OBJECTS),
+            ],
+        ),
+        (
+            "ProcessFunction",
+            [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)],
+        ),
+        ("ReconcileFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:Query", INDEX)]),
+        ("CallbackFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)]),
+        ("NotifyFunction", [*((action, STREAM) for action in READ_STREAM), ("sqs:SendMessage", NOTIFY_DEAD)]),
+    ],
+)
+def test_each_function_may_do_what_it_does_and_no_more(function: str, rights: list[tuple[str, Any]]) -> None:
+    granted = [
+        (action, statement["Resource"])
+        for statement in statements(properties(function)["Policies"])
+        for action in listed(statement["Action"])
+    ]
+    assert granted == rights
+
+
+def test_process_may_invite_further_runs_of_itself_and_the_template_is_no_circle() -> None:
+    policy = properties("InviteFurtherRuns")
+    (statement,) = statements(policy)
+    assert statement["Action"] == "lambda:InvokeFunction"
+    assert statement["Resource"] == [
+        {"Fn::GetAtt": "ProcessFunction.Arn"},
+        {"Fn::Sub": "${ProcessFunction.Arn}:live"},  # the alias is what the schedule invokes
+    ]
+    assert policy["Roles"] == [{"Ref": "ProcessFunctionRole"}]
+    assert "InviteFurtherRuns" not in json.dumps(properties("ProcessFunction"))
+    assert properties("ProcessFunction")["AutoPublishAlias"] == "live"
+
+
+def test_concurrency_is_reserved_only_where_the_parameter_says_so() -> None:
+    assert PARAMETERS["ProcessConcurrency"]["Default"] == 0
+    assert TEMPLATE["Conditions"]["ProcessIsReserved"] == {
+        "Fn::Not": [{"Fn::Equals": [{"Ref": "ProcessConcurrency"}, 0]}]
+    }
+    assert properties("ProcessFunction")["ReservedConcurrentExecutions"] == {
+        "Fn::If": ["ProcessIsReserved", {"Ref": "ProcessConcurrency"}, {"Ref": "AWS::NoValue"}]
+    }
+
+
+@pytest.mark.parametrize("function", [function for function in FUNCTIONS if function != "NotifyFunction"])
+def test_each_function_may_read_the_redis_url_where_it_is_referenced(function: str) -> None:
+    assert {"Fn::If": ["RedisUrlIsReferenced", {"Ref": "ReadRedisUrl"}, {"Ref": "AWS::NoValue"}]} in properties(
+        function
+    )["Policies"]
+    assert RESOURCES["ReadRedisUrl"]["Condition"] == "RedisUrlIsReferenced"
+
+
+def test_reading_the_redis_url_means_that_one_secret_or_parameter() -> None:
+    granted = {
+        statement["Action"]: json.dumps(statement["Resource"]) for statement in statements(properties("ReadRedisUrl"))
+    }
+    assert set(granted) == {"secretsmanager:GetSecretValue", "ssm:GetParameter"}
+    assert '{"Ref": "RedisUrlSecret"}' in granted["secretsmanager:GetSecretValue"]
+    assert "parameter${RedisUrlParameter}" in granted["ssm:GetParameter"]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_callback_secret_is_read_by_who_makes_or_checks_urls(function: str) -> None:
+    read = {"Ref": "ReadCallbackSecret"}
+    optional = {"Fn::If": ["CallbacksAreOn", read, {"Ref": "AWS::NoValue"}]}
+    policies = properties(function)["Policies"]
+    assert (read in policies) == (function == "CallbackFunction")
+    assert (optional in policies) == (function in ("EnqueueFunction", "ProcessFunction"))
+
+
+def test_workflows_are_told_by_who_may_and_only_those_that_are_named() -> None:
+    told = {action: one["Resource"] for one in statements(properties("NotifyWorkflows")) for action in one["Action"]}
+    states, functions = {"Ref": "StateMachineArns"}, {"Ref": "DurableFunctionArns"}
+    assert told == {
+        "states:SendTaskSuccess": states,
+        "states:SendTaskFailure": states,
+        "lambda:SendDurableExecutionCallbackSuccess": functions,
+        "lambda:SendDurableExecutionCallbackFailure": functions,
+    }
+    may = [name for name in FUNCTIONS if "NotifyWorkflows" in json.dumps(properties(name)["Policies"])]
+    assert may == ["EnqueueFunction", "NotifyFunction"]
+
+
+def test_nothing_is_allowed_with_a_wildcard_but_the_buckets_objects() -> None:
+    found = [statement for statement in statements(RESOURCES) if statement["Effect"] == "Allow"]
+    assert found
+    for statement in found:
+        narrow = {"Action": statement["Action"]} if statement.get("Resource") == OBJECTS else statement
+        assert "*" not in json.dumps(narrow)
+
+
+# --- the table
+
+
+def test_the_table_has_the_key_and_the_index_that_the_store_uses() -> None:
+    table = properties("Table")
+    types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+    assert types == {"task_id": "S", "open": "S", "updated_at": "N"}
+    assert table["KeySchema"] == [{"AttributeName": "task_id", "KeyType": "HASH"}]
+    (index,) = table["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "open"
+    assert [(key["AttributeName"], key["KeyType"]) for key in index["KeySchema"]] == [
+        ("open", "HASH"),
+        ("updated_at", "RANGE"),
+    ]
+    assert index["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["generation"]}
+
+
+def test_finished_tasks_expire_and_nothing_else_is_lost() -> None:
+    table = properties("Table")
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert table["SSESpecification"] == {"SSEEnabled": True}
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert RESOURCES["Table"]["DeletionPolicy"] == RESOURCES["Table"]["UpdateReplacePolicy"] == "Retain"
+
+
+# --- pushing
+
+
+def test_requests_may_name_the_workflows_whose_arns_are_given_and_no_others() -> None:
+    assert deployed().notify == ()
+    assert deployed(StateMachineArns="arn").notify == ("stepFunctionsToken",)
+    assert deployed(DurableFunctionArns="arn").notify == ("durableCallbackId",)
+    assert deployed(StateMachineArns="a", DurableFunctionArns="b").notify == NOTIFY_KINDS
+
+
+def test_providers_are_given_urls_once_it_is_known_where_they_lead() -> None:
+    settings = deployed(CallbackUrl="https://api.example.com")
+    assert (settings.callback_url, settings.callback_secret) == (
+        "https://api.example.com",
+        "secretsmanager:CallbackSecret",
+    )
+
+
+def test_the_stream_tells_what_was_there_and_what_is() -> None:
+    assert properties("Table")["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+
+
+OPEN, WAITED = {"open": {"S": "example#1"}}, {"open": {"S": "example#1"}, "notify": {"SS": ["k:t"]}}
+DONE = {"status": {"S": "completed"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "through"),
+    [
+        ("INSERT", None, OPEN, (False, False)),
+        ("MODIFY", DONE, OPEN, (False, False)),
+        ("MODIFY", OPEN, OPEN, (False, False)),
+        ("MODIFY", OPEN, WAITED, (False, False)),
+        ("MODIFY", OPEN, DONE, (True, False)),
+        ("MODIFY", WAITED, DONE, (True, True)),
+        ("REMOVE", WAITED, None, (False, True)),
+        ("REMOVE", DONE, None, (False, False)),
+    ],
+)
+def test_of_all_changes_only_ends_get_through(name: str, old: Any, new: Any, through: tuple[bool, bool]) -> None:
+    change = {"OldImage": old, "NewImage": new}
+    event = {"eventName": name, "dynamodb": {key: image for key, image in change.items() if image}}
+    assert len(properties("Ends")["SourceParameters"]["FilterCriteria"]["Filters"]) == 1
+    assert len(properties("NotifyMapping")["FilterCriteria"]["Filters"]) == 1
+    assert tuple(passes(pattern, event) for pattern in sam_template.stream_patterns()) == through
+
+
+def test_an_event_tells_who_and_when_but_no_data() -> None:
+    template_text = properties("Ends")["TargetParameters"]["InputTemplate"]
+    fields = dict(re.findall(r'"(\w+)": <\$\.dynamodb\.NewImage\.(\w+\.[SN])>', template_text))
+    assert fields == {
+        "task_id": "task_id.S",
+        "status": "status.S",
+        "generation": "generation.N",
+        "created_at": "created_at.N",
+        "completed_at": "completed_at.N",
+    }
+    assert json.loads(re.sub(r"<[^>]*>", "1", template_text)) == dict.fromkeys(fields, 1)
+
+
+def test_neither_tries_for_ever_and_both_keep_what_they_could_not_tell() -> None:
+    pipe, mapping = properties("Ends")["SourceParameters"]["DynamoDBStreamParameters"], properties("NotifyMapping")
+    for reader in (pipe, mapping):
+        assert 0 < reader["MaximumRetryAttempts"] <= 10
+        assert 0 < reader["MaximumRecordAgeInSeconds"] < 86400
+        assert reader["StartingPosition"] == "TRIM_HORIZON"
+    assert pipe["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": "EndsDeadLetters.Arn"}}
+    assert mapping["DestinationConfig"] == {"OnFailure": {"Destination": NOTIFY_DEAD}}
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["FunctionName"] == {"Ref": "NotifyFunction.Alias"}
+
+
+def test_a_pipe_reads_the_stream_and_puts_events_and_no_more() -> None:
+    granted = {
+        (action, json.dumps(statement["Resource"]))
+        for statement in statements(properties("EndsRole")["Policies"])
+        for action in listed(statement["Action"])
+    }
+    assert granted == {
+        *((action, json.dumps(STREAM)) for action in READ_STREAM),
+        ("events:PutEvents", json.dumps(properties("Ends")["Target"])),
+        ("sqs:SendMessage", json.dumps({"Fn::GetAtt": "EndsDeadLetters.Arn"})),
+    }
+
+
+@pytest.mark.parametrize("parameter", ["CallbackUrl", "EventBus", "StateMachineArns", "DurableFunctionArns"])
+def test_nothing_is_pushed_unless_asked_for(parameter: str) -> None:
+    assert PARAMETERS[parameter]["Default"] == ""
+
+
+# --- the bucket
+
+
+def test_the_bucket_is_encrypted_private_and_kept_with_the_table() -> None:
+    bucket = properties("SpillBucket")
+    (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    blocked = bucket["PublicAccessBlockConfiguration"]
+    assert blocked == dict.fromkeys(
+        ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True
+    )
+    assert bucket["OwnershipControls"] == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+    assert RESOURCES["SpillBucket"]["DeletionPolicy"] == RESOURCES["SpillBucket"]["UpdateReplacePolicy"] == "Retain"
+
+
+def test_nobody_reaches_the_bucket_without_tls() -> None:
+    policy = properties("SpillBucketPolicy")
+    assert policy["Bucket"] == {"Ref": "SpillBucket"}
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "s3:*")
+    assert statement["Resource"] == [{"Fn::GetAtt": "SpillBucket.Arn"}, OBJECTS]
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_the_lifecycle_removes_objects_when_the_functions_think_and_no_item_needs_them() -> None:
+    (rule,) = properties("SpillBucket")["LifecycleConfiguration"]["Rules"]
+    assert rule["Status"] == "Enabled"
+    assert "Prefix" not in rule  # every object
+    assert rule["ExpirationInDays"] == GLOBALS["Environment"]["Variables"]["SPILL_DAYS"] == {"Ref": "SpillDays"}
+    assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
+    days, retention = PARAMETERS["SpillDays"], PARAMETERS["RetentionSeconds"]
+    assert (days["Default"] - 1) * 86_400 >= retention["Default"]
+    assert (days["MinValue"] - 1) * 86_400 >= retention["MinValue"]
+
+
+def test_functions_refuse_a_lifecycle_that_removes_what_an_item_still_points_to() -> None:
+    with pytest.raises(SettingsError, match="SPILL_DAYS"):
+        deployed(SpillDays="30", RetentionSeconds=str(30 * 86_400))
+    assert deployed(SpillDays="31", RetentionSeconds=str(30 * 86_400)).spill_days == 31
+
+
+def test_the_outputs_say_where_to_ask_and_what_was_made() -> None:
+    outputs = {name: output["Value"] for name, output in TEMPLATE["Outputs"].items()}
+    assert f"/{properties('Api')['StageName']}/" in outputs["ApiUrl"]["Fn::Sub"]
+    made = {output["Ref"] for name, output in outputs.items() if name != "ApiUrl"}
+    always = {function for function in FUNCTIONS if "Condition" not in RESOURCES[function]}
+    assert made == {"Table", "SpillBucket", "EndsDeadLetters", "NotifyDeadLetters", *always}

@@ -1,0 +1,1 @@
+"""What the tests share: clocks, doubles of Queue and Store, servers, a simulated provider."""

@@ -1,0 +1,103 @@
+"""API Gateway's events of both shapes, made from the samples in events/, and the context that comes with them."""
+
+import base64
+import json
+import time
+from copy import deepcopy
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from local import ROOT
+
+EVENTS = ROOT / "events"
+
+Event = dict[str, Any]
+
+
+def sample(name: str) -> Event:
+    """One event from events/."""
+    event: Event = json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8"))
+    return event
+
+
+_REST, _HTTP = sample("enqueue-rest-get-task-name"), sample("enqueue-http-get-task-name")
+
+
+def rest(
+    method: str = "GET",
+    target: str = "/",
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+    *,
+    stage: str = "v1",
+    as_base64: bool = False,
+) -> Event:
+    """A REST API event: the path stays percent-encoded. `body` is text, or a value that becomes JSON."""
+    path, _, query = target.partition("?")
+    event = deepcopy(_REST)
+    pairs = parse_qsl(query, keep_blank_values=True)
+    listed: dict[str, list[str]] = {}
+    for name, value in pairs:
+        listed.setdefault(name, []).append(value)
+    event["headers"] |= headers or {}
+    event["multiValueHeaders"] |= {name: [value] for name, value in (headers or {}).items()}
+    event["requestContext"] |= {"path": f"/{stage}{path}", "stage": stage, "httpMethod": method}
+    return event | {
+        "path": path,
+        "httpMethod": method,
+        "queryStringParameters": dict(pairs) or None,
+        "multiValueQueryStringParameters": listed or None,
+        **_body(body, as_base64),
+    }
+
+
+def http(
+    method: str = "GET",
+    target: str = "/",
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+    *,
+    stage: str = "$default",
+    as_base64: bool = False,
+) -> Event:
+    """An HTTP API event: the path arrives decoded, header names in lower case, a named stage inside the path."""
+    path, _, query = target.partition("?")
+    raw_path = unquote(path) if stage == "$default" else f"/{stage}{unquote(path)}"
+    event = deepcopy(_HTTP)
+    joined: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        joined[name] = f"{joined[name]},{value}" if name in joined else value
+    event["headers"] |= {name.lower(): value for name, value in (headers or {}).items()}
+    event["requestContext"]["stage"] = stage
+    event["requestContext"]["http"] |= {"method": method, "path": raw_path}
+    event |= {"rawPath": raw_path, "rawQueryString": query, **_body(body, as_base64)}
+    event["queryStringParameters"] = joined
+    if not joined:
+        del event["queryStringParameters"]
+    return event
+
+
+def _body(body: Any, as_base64: bool) -> dict[str, Any]:
+    text = body if body is None or isinstance(body, str) else json.dumps(body)
+    if as_base64 and text is not None:
+        text = base64.b64encode(text.encode()).decode()
+    return {"body": text, "isBase64Encoded": as_base64}
+
+
+class Context:
+    """What Lambda tells a handler of its invocation."""
+
+    function_name = "meanwhile-Function"
+    function_version = "1"
+    memory_limit_in_mb = 256
+    invoked_function_arn = "arn:aws:lambda:us-east-1:123456789012:function:meanwhile-Function"
+    aws_request_id = "5f0c1c1e-0000-4000-8000-000000000000"
+    identity = None
+    client_context = None
+
+    def __init__(self, seconds: float = 25) -> None:
+        self._deadline = time.monotonic() + seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        """As Lambda counts it down."""
+        return max(0, int((self._deadline - time.monotonic()) * 1000))

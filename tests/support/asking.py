@@ -1,0 +1,84 @@
+"""A provider made from a file in a few lines, and asked about one task."""
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shared.codec import Json
+from shared.errors import SecretUnavailable
+from shared.outcome import Outcome
+from shared.provider import Finding, Provider
+from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.rules import Rules
+from shared.provider.wire.connection import Adapter
+from shared.provider.wire.transport import Transport
+from shared.record import Record
+from shared.task import Task
+from tests.support.clock import START_MS
+
+TASK = Task("example", "a")
+DONE = {"state": "success", "expected": "completed"}
+POLLED: dict[str, Any] = {
+    "submit": {"method": "POST", "url": "/jobs", "outputs": {"id": "body.id"}},
+    "poll": {"url": "/jobs/${outputs.id}"},
+}
+"""A job that is submitted and asked after; `DONE` ends it."""
+NO_JITTER = {"jitter": "none"}
+
+
+class Secrets:
+    """Secrets by reference, as wiring reads them: kept, unless a fresh one is asked for."""
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self.values = dict(values or {})
+        self.kept: dict[str, str] = {}
+        self.reads: list[tuple[str, bool]] = []
+
+    def __call__(self, reference: str, *, fresh: bool) -> str:
+        self.reads.append((reference, fresh))
+        if fresh or reference not in self.kept:
+            if reference not in self.values:
+                raise SecretUnavailable(f"{reference}: ParameterNotFound")
+            self.kept[reference] = self.values[reference]
+        return self.kept[reference]
+
+
+def rules(server: str, **parts: Json) -> Rules:
+    """The rules of a file with this server, and these parts instead of the simplest ones."""
+    simplest = {"servers": [server], "submit": {"url": "/jobs"}, "acceptors": [DONE]}
+    return Rules.from_json(simplest | parts)
+
+
+def provider(
+    rules: Rules,
+    secrets: Callable[..., str] | None = None,
+    transport: Transport | None = None,
+    adapter: type[Adapter] = Adapter,
+) -> Provider:
+    """A provider at work, its jitter seeded."""
+    transport = transport or Transport(4, adapter=adapter)
+    return Provider(rules, transport, Credentials(rules.security, secrets or Secrets(), transport), random.Random(1))
+
+
+def record(**fields: Any) -> Record:
+    """A task that nobody has asked about yet, unless `fields` say otherwise."""
+    known: dict[str, Any] = {"generation": 1, "created_at": START_MS, "input": {}}
+    return Record(**(known | fields))
+
+
+def submitted(**fields: Any) -> Record:
+    """A task whose job `j` has been submitted just now."""
+    return record(**({"outputs": {"id": "j"}, "submitted_at": START_MS, "polls": 1} | fields))
+
+
+def ask(asked: Provider, known: Record | None = None, *, now: int = START_MS, seconds: float = 20) -> Finding:
+    """One attempt."""
+    return asked.ask(TASK, known or record(), now=now, seconds=seconds)
+
+
+def outcome(finding: Finding) -> dict[str, Any]:
+    """An outcome as a dictionary, its kind under `is`."""
+    found: Outcome = finding.outcome
+    fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    return {"is": type(found).__name__.lower(), **fields}

@@ -1,0 +1,93 @@
+"""The handlers as they are deployed, but for their neighbours: fakeredis, moto, and a provider that is written down."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from handlers import enqueue, process, reconcile
+from shared import wiring
+from tests.support.api_events import Context, Event
+from tests.support.clock import Clock
+from tests.support.keys import Bench, RedisKeys
+from tests.support.simulator import EXAMPLE, JOB, Simulator
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from redis import Redis
+
+FILES: dict[str, Any] = {
+    "example": EXAMPLE,
+    "job": JOB,
+    "coin": EXAMPLE | {"polling": {"minDelay": 0, "multiplier": 1, "maxErrors": 1000}},
+    "impatient": JOB | {"firstAnswer": 0.2},
+    "accepting": EXAMPLE | {"firstAnswer": 0},
+}
+"""Every provider that is deployed."""
+
+
+class Answered:
+    """What API Gateway makes of a handler's answer; everything in it has the type that API Gateway wants."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        several = raw.get("multiValueHeaders") or {}
+        headers = {**raw.get("headers", {}), **{name: values[-1] for name, values in several.items()}}
+        assert type(raw["statusCode"]) is int
+        assert type(raw["body"]) is str
+        assert raw["isBase64Encoded"] is False
+        assert all(type(value) is str for value in headers.values())
+        self.status: int = raw["statusCode"]
+        self.headers = {name.lower(): value for name, value in headers.items()}
+        self.body: dict[str, Any] = json.loads(raw["body"])
+
+
+class Deployment:
+    """Three functions, warm."""
+
+    def __init__(self, redis_client: "Redis", clock: Clock) -> None:
+        self.bench = Bench(RedisKeys(redis_client))
+        self.clock = clock
+
+    def enqueue(self, event: Event, seconds: float = 25) -> Answered:
+        """One HTTP request."""
+        return Answered(enqueue.handler(event, Context(seconds)))  # type: ignore[arg-type]
+
+    def process(self, event: Any = None, seconds: float = 80) -> dict[str, dict[str, int]]:
+        """One tick; what counted above 0."""
+        return _above_0(process.handler(event, Context(seconds)))  # type: ignore[arg-type]
+
+    def reconcile(self, event: Any = None, seconds: float = 60) -> dict[str, dict[str, int]]:
+        """One run of reconcile; what counted above 0."""
+        return _above_0(reconcile.handler(event, Context(seconds)))  # type: ignore[arg-type]
+
+    def pass_(self, seconds: float) -> None:
+        """Let time pass, here and in Redis."""
+        self.clock.advance(seconds)
+        self.bench.rewind(seconds)
+
+
+def deploy(
+    patch: pytest.MonkeyPatch,
+    folder: Path,
+    simulator: Simulator,
+    redis_client: "Redis",
+    dynamodb: "DynamoDBClient",
+    clock: Clock,
+) -> Deployment:
+    """Everything in place: settings, provider files, the clients of Redis and DynamoDB."""
+    for name, file in FILES.items():
+        (folder / f"{name}.json").write_text(simulator.file(file), encoding="utf-8")
+    patch.setenv("PROVIDERS_DIR", str(folder))
+    patch.setenv("IDLE_SECONDS", "0")  # a tick ends as soon as nothing is due
+    patch.setattr("redis.Redis", SimpleNamespace(from_url=lambda *_, **__: redis_client))
+    patch.setattr(wiring, "dynamodb", lambda: dynamodb)
+    patch.setattr(wiring, "clock", clock)
+    return Deployment(redis_client, clock)
+
+
+def _above_0(tally: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    json.dumps(tally)  # as Lambda does with what a handler returns
+    counted = {name: {word: count for word, count in counts.items() if count} for name, counts in tally.items()}
+    return {name: counts for name, counts in counted.items() if counts}

@@ -1,0 +1,261 @@
+"""Notifying: every end in the stream is told to those who wait, in the words of who they are, and never for ever."""
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.dynamodb.models import dynamodb_backends
+
+from handlers.notify import handler
+from shared import wiring
+from shared.errors import Forbidden, NotifyUnavailable
+from shared.store import Item, Store
+from shared.store.item import Spilled
+from shared.task import Task
+from shared.work.notify import MAX_CAUSE, MAX_RESULT_BYTES, Notifier
+from tests.support.api_events import Context, sample
+from tests.support.clock import Clock
+
+TASK = Task("example", "a")
+STATES, FUNCTIONS = "stepFunctionsToken:AAAA", "durableCallbackId:BBBB"
+FAILURE = {"reason": "upstream", "error": {"code": 7}, "refused": False}
+
+
+class Workflows:
+    """Step Functions and Lambda, stubbed: what they are told must be what is expected, in that order."""
+
+    def __init__(self) -> None:
+        states, functions = boto3.client("stepfunctions"), boto3.client("lambda")
+        self.states, self.functions = Stubber(states), Stubber(functions)
+        self.notifier = Notifier(states, functions)
+        self.states.activate()
+        self.functions.activate()
+
+    def expect(self, method: str, **arguments: Any) -> None:
+        stub = self.functions if "durable" in method else self.states
+        stub.add_response(method, {}, arguments)
+
+    def refuse(self, method: str, code: str) -> None:
+        stub = self.functions if "durable" in method else self.states
+        stub.add_client_error(method, code)
+
+
+@pytest.fixture
+def workflows() -> Iterator[Workflows]:
+    made = Workflows()
+    yield made
+    made.states.assert_no_pending_responses()
+    made.functions.assert_no_pending_responses()
+
+
+@pytest.fixture
+def pending(store: Store, clock: Clock) -> Item:
+    item = store.begin(TASK, None, {}, clock(), notify=STATES)
+    assert item
+    return item
+
+
+def ended(store: Store, clock: Clock, pending: Item, status: str, data: Any = None) -> Item:
+    match status:
+        case "completed":
+            store.complete(TASK, pending.generation, data, clock())
+        case "failed":
+            store.fail(TASK, pending.generation, FAILURE, clock())
+        case _:
+            store.cancel(TASK, pending.generation, clock())
+    item = store.get(TASK, clock())
+    assert item
+    return item
+
+
+def identity(item: Item) -> dict[str, Any]:
+    return {
+        "task_id": "example/a",
+        "provider": "example",
+        "name": "a",
+        "status": item.status,
+        "generation": item.generation,
+    }
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+# --- what is said
+
+
+def test_a_success_is_told_with_its_data(workflows: Workflows, store: Store, clock: Clock, pending: Item) -> None:
+    item = ended(store, clock, pending, "completed", {"é": 30.40})
+    whole = compact(identity(item) | {"data": {"é": 30.4}})
+    workflows.expect("send_task_success", taskToken="AAAA", output=whole)
+    workflows.expect("send_durable_execution_callback_success", CallbackId="BBBB", Result=whole.encode())
+    for target in (STATES, FUNCTIONS):
+        workflows.notifier.tell(target, item)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said"), [("failed", "upstream", {"code": 7}), ("cancelled",) * 2 + (None,)]
+)
+def test_any_other_end_is_told_as_a_failure(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item, status: str, reason: str, said: Any
+) -> None:
+    item = ended(store, clock, pending, status)
+    cause = compact(identity(item) | {"error": said})
+    workflows.expect("send_task_failure", taskToken="AAAA", error=reason, cause=cause)
+    error = {"ErrorType": reason, "ErrorMessage": cause}
+    workflows.expect("send_durable_execution_callback_failure", CallbackId="BBBB", Error=error)
+    for target in (STATES, FUNCTIONS):
+        workflows.notifier.tell(target, item)
+
+
+def test_data_that_would_not_be_taken_is_left_out(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item
+) -> None:
+    item = ended(store, clock, pending, "completed", "")
+    room = MAX_RESULT_BYTES - len(compact(identity(item) | {"data": ""}))
+    fits = replace(item, data="x" * room)
+    workflows.expect("send_task_success", taskToken="AAAA", output=compact(identity(item) | {"data": fits.data}))
+    for _ in range(2):
+        workflows.expect("send_task_success", taskToken="AAAA", output=compact(identity(item)))
+    workflows.notifier.tell(STATES, fits)
+    workflows.notifier.tell(STATES, replace(item, data="x" * (room - 1) + "é"))
+    workflows.notifier.tell(STATES, replace(item, data=Spilled("key", "digest", 1, 1, 1)))
+
+
+def test_an_error_that_would_not_be_taken_is_left_out(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item
+) -> None:
+    item = ended(store, clock, pending, "failed")
+    item = replace(item, error=FAILURE | {"error": "x" * MAX_CAUSE})
+    workflows.expect("send_task_failure", taskToken="AAAA", error="upstream", cause=compact(identity(item)))
+    workflows.notifier.tell(STATES, item)
+
+
+# --- trouble
+
+
+@pytest.mark.parametrize("code", ["TaskTimedOut", "InvalidToken", "TaskDoesNotExist"])
+def test_who_waits_no_longer_is_logged_and_dropped(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    workflows.refuse("send_task_failure", code)
+    workflows.refuse("send_durable_execution_callback_failure", "CallbackTimeoutException")
+    item = ended(store, clock, pending, "cancelled")
+    workflows.notifier.tell(STATES, item)
+    workflows.notifier.tell(FUNCTIONS, item)
+    assert [record.message for record in caplog.records] == ["notify dropped"] * 2
+    assert "AAAA" not in repr([vars(record) for record in caplog.records])
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalFailure"])
+def test_any_other_trouble_is_to_be_tried_again(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item, code: str
+) -> None:
+    workflows.refuse("send_task_failure", code)
+    with pytest.raises(NotifyUnavailable, match=code):
+        workflows.notifier.tell(STATES, ended(store, clock, pending, "cancelled"))
+
+
+def test_a_workflow_that_this_deployment_may_not_tell_is_a_problem_of_the_request(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item
+) -> None:
+    workflows.refuse("send_task_failure", "AccessDeniedException")
+    with pytest.raises(Forbidden) as caught:
+        workflows.notifier.tell(STATES, ended(store, clock, pending, "cancelled"))
+    assert (caught.value.status, caught.value.field) == (403, "notify")
+
+
+# --- the stream
+
+
+class Changes:
+    """The table's stream, as Lambda hands it on."""
+
+    def records(self) -> list[Any]:
+        shard = dynamodb_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].tables["meanwhile"].stream_shard
+        assert shard
+        records: list[Any] = json.loads(
+            json.dumps(shard.get(shard.starting_sequence_number, 100), default=_as_lambda_has_it)
+        )
+        return records
+
+
+def _as_lambda_has_it(value: Any) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+@pytest.fixture
+def changes(dynamodb: Any) -> Changes:
+    return Changes()
+
+
+def test_of_all_changes_an_end_alone_is_told_to_all_who_waited(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes
+) -> None:
+    store.notify(TASK, pending.generation, FUNCTIONS)
+    data = ["long enough to be packed"] * 500
+    item = ended(store, clock, pending, "completed", data)
+    assert store.begin(TASK, item, {}, clock())
+    whole = compact(identity(item) | {"data": data})
+    workflows.expect("send_durable_execution_callback_success", CallbackId="BBBB", Result=whole.encode())
+    workflows.expect("send_task_success", taskToken="AAAA", output=whole)
+    assert workflows.notifier.tell_ends(changes.records()) == []
+
+
+def test_an_open_item_that_was_deleted_is_told_as_cancelled(
+    workflows: Workflows, dynamodb: Any, pending: Item, changes: Changes
+) -> None:
+    dynamodb.delete_item(TableName="meanwhile", Key={"task_id": {"S": TASK.id}})
+    cause = compact(identity(replace(pending, status="cancelled")) | {"error": None})
+    workflows.expect("send_task_failure", taskToken="AAAA", error="cancelled", cause=cause)
+    assert workflows.notifier.tell_ends(changes.records()) == []
+
+
+def test_what_could_not_be_told_is_handed_in_again_and_keeps_nobody_else_waiting(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes
+) -> None:
+    store.notify(TASK, pending.generation, FUNCTIONS)
+    item = ended(store, clock, pending, "completed", 1)
+    record = changes.records()[-1]
+    whole = compact(identity(item) | {"data": 1})
+    workflows.refuse("send_durable_execution_callback_success", "TooManyRequestsException")
+    workflows.expect("send_task_success", taskToken="AAAA", output=whole)
+    broken = {"dynamodb": {"SequenceNumber": "1", "OldImage": {"open": {"S": "x"}, "notify": {"SS": ["x:y"]}}}}
+    assert workflows.notifier.tell_ends([broken, record]) == ["1", record["dynamodb"]["SequenceNumber"]]
+
+
+def test_one_that_may_not_be_told_holds_up_nobody(
+    workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended(store, clock, pending, "cancelled")
+    workflows.refuse("send_task_failure", "AccessDeniedException")
+    assert workflows.notifier.tell_ends([changes.records()[-1]]) == []
+    assert [record.message for record in caplog.records] == ["notify dropped"]
+
+
+def test_the_sample_event_is_told(workflows: Workflows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "notifier", lambda: workflows.notifier)
+    said = {"task_id": "example/invoice-1001", "provider": "example", "name": "invoice-1001", "status": "completed"}
+    output = compact(said | {"generation": 1760600618124, "data": {"customer": 42, "paid": True}})
+    workflows.expect("send_task_success", taskToken="AAAAKgAAAAIAAAAAAAAAAexample", output=output)
+    assert handler(sample("notify-stream"), Context()) == {"batchItemFailures": []}  # type: ignore[arg-type]
+
+
+def test_the_function_says_which_records_to_hand_in_again(
+    workflows: Workflows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "notifier", lambda: workflows.notifier)
+    workflows.refuse("send_task_success", "ThrottlingException")
+    again = handler(sample("notify-stream"), Context())  # type: ignore[arg-type]
+    assert again == {"batchItemFailures": [{"itemIdentifier": "40902200000000048651365105"}]}
+
+
+def test_wiring_makes_a_notifier_that_connects_to_nobody() -> None:
+    assert isinstance(wiring.notifier(), Notifier)

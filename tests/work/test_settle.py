@@ -1,0 +1,233 @@
+"""Settling moves tasks in the queue, counts what became of them and says so in one line each."""
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shared.errors import QueueUnavailable
+from shared.limits import Health
+from shared.logs import facts
+from shared.outcome import Completed, Failed, Pending, Retry
+from shared.queue import Hold, Queue, Release
+from shared.record import Record
+from shared.task import Task
+from shared.work.settle import Settlement, settle
+from tests.support.asking import provider, rules
+from tests.support.keys import Bench
+from tests.support.outage import RedisOutage
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+RECORD = Record(generation=1, created_at=0, input={"marker": "SECRET"}, partial={"marker": "SECRET"}, polls=3)
+PROVIDER = provider(rules("http://127.0.0.1:1"))
+STRANGER = Hold(Task("example", "a"), 1, "another token")
+
+
+@pytest.fixture
+def redis_kind() -> str:
+    """The scripts' own contract is held elsewhere, on every kind."""
+    return "fakeredis"
+
+
+def settlement(hold: Hold, verb: Any, counts_as: str, **more: Any) -> Settlement:
+    return Settlement(hold=hold, verb=verb, counts_as=counts_as, **more)
+
+
+def test_complete_leaves_nothing(queue: Queue, seed: Any, state: Any) -> None:
+    held = seed("a", lease_seconds=30)
+    assert settle(queue, PROVIDER, [settlement(held, "complete", "completed")]) == Counter(completed=1)
+    assert state() == {}
+
+
+def test_release_gives_the_task_back_for_later_with_its_new_record(queue: Queue, seed: Any, bench: Bench) -> None:
+    held = seed("a", lease_seconds=30)
+    tally = settle(queue, PROVIDER, [settlement(held, "release", "snoozed", record=RECORD, delay_seconds=7)])
+    assert tally == Counter(snoozed=1)
+    assert bench.state() == {"a": ("waiting", 1)}
+    due, now = bench.score("a"), bench.keys.now()
+    assert due is not None
+    assert 5_000 < due - now <= 7_000
+    assert Record.from_text(bench.parts()["tasks"]["a"]) == RECORD
+
+
+def test_release_without_a_record_keeps_the_one_that_is_there(queue: Queue, seed: Any, bench: Bench) -> None:
+    held = seed("a", lease_seconds=30, record="as it was")
+    settle(queue, PROVIDER, [settlement(held, "release", "released")])
+    assert bench.parts()["tasks"] == {"a": "as it was"}
+
+
+def test_bury_makes_a_dead_letter(queue: Queue, seed: Any, state: Any) -> None:
+    held = seed("a", lease_seconds=30)
+    assert settle(queue, PROVIDER, [settlement(held, "bury", "buried")]) == Counter(buried=1)
+    assert state() == {"a": ("dead", 1)}
+
+
+def test_forget_drops_the_task_whoever_holds_it(queue: Queue, seed: Any, state: Any) -> None:
+    seed("a", lease_seconds=30)
+    assert settle(queue, PROVIDER, [settlement(STRANGER, "forget", "forgotten")]) == Counter(forgotten=1)
+    assert state() == {}
+
+
+def test_forget_counts_as_done_where_nothing_was_left(queue: Queue) -> None:
+    assert settle(queue, PROVIDER, [settlement(STRANGER, "forget", "refused")]) == Counter(refused=1)
+
+
+@pytest.mark.parametrize(
+    ("verb", "counts_as"),
+    [("complete", "completed"), ("release", "snoozed"), ("release", "retried"), ("bury", "buried")],
+)
+def test_what_somebody_else_holds_by_now_is_not_touched_and_counts_as_lost(
+    queue: Queue, seed: Any, bench: Bench, verb: str, counts_as: str
+) -> None:
+    seed("a", lease_seconds=30)
+    before = bench.parts()
+    assert settle(queue, PROVIDER, [settlement(STRANGER, verb, counts_as, record=RECORD)]) == Counter(lost=1)
+    assert bench.parts() == before
+
+
+def test_many_of_every_kind_are_one_call_per_verb(queue: Queue, seed: Any, state: Any, redis_client: "Redis") -> None:
+    verbs = {"complete": "completed", "release": "snoozed", "bury": "buried", "forget": "forgotten"}
+    outage = RedisOutage(redis_client)
+    for _ in range(2):  # the first time loads the scripts
+        holds = {(verb, i): seed(f"{verb} {i}", lease_seconds=30) for i in range(5) for verb in verbs}
+        outage.calls.clear()
+        tally = settle(queue, PROVIDER, [settlement(hold, verb, verbs[verb]) for (verb, _), hold in holds.items()])
+        assert tally == Counter(completed=5, snoozed=5, buried=5, forgotten=5)
+    assert outage.calls == ["EVALSHA"] * 4
+    assert Counter(where for where, _ in state().values()) == Counter(waiting=5, dead=5)
+
+
+def test_nothing_to_settle_costs_nothing(queue: Queue, redis_client: "Redis") -> None:
+    outage = RedisOutage(redis_client)
+    assert settle(queue, PROVIDER, []) == Counter()
+    assert outage.calls == []
+
+
+def test_each_gets_its_own_reply_in_a_mixed_batch(queue: Queue, seed: Any, state: Any) -> None:
+    mine, theirs = seed("mine", lease_seconds=30), seed("theirs", lease_seconds=30)
+    lost = Hold(theirs.task, theirs.generation, "another token")
+    tally = settle(
+        queue, PROVIDER, [settlement(lost, "complete", "completed"), settlement(mine, "complete", "completed")]
+    )
+    assert tally == Counter(completed=1, lost=1)
+    assert state() == {"theirs": ("processing", 1)}
+
+
+def test_redis_away_is_said_so(queue: Queue, seed: Any, redis_client: "Redis", state: Any) -> None:
+    held = seed("a", lease_seconds=30)
+    outage = RedisOutage(redis_client)
+    outage.away = True
+    with pytest.raises(QueueUnavailable):
+        settle(queue, PROVIDER, [settlement(held, "complete", "completed")])
+    outage.away = False
+    assert state() == {"a": ("processing", 1)}
+
+
+@pytest.mark.parametrize(
+    ("verb", "counts_as", "outcome", "level", "more"),
+    [
+        ("complete", "completed", Completed({"marker": "SECRET"}), "INFO", {}),
+        ("bury", "buried", Failed("upstream", "SECRET"), "INFO", {"reason": "upstream"}),
+        ("forget", "refused", Failed("upstream", "SECRET"), "INFO", {"reason": "upstream"}),
+        ("forget", "forgotten", None, "INFO", {}),
+        ("release", "snoozed", Pending(2, {"marker": "SECRET"}), "DEBUG", {"delay_seconds": 2}),
+        ("release", "retried", Retry(3, "http"), "DEBUG", {"reason": "http", "delay_seconds": 3}),
+        ("release", "released", None, "DEBUG", {}),
+    ],
+)
+def test_each_change_is_one_line_with_the_verb_and_facts_and_no_payload(
+    queue: Queue,
+    seed: Any,
+    caplog: pytest.LogCaptureFixture,
+    verb: str,
+    counts_as: str,
+    outcome: Any,
+    level: str,
+    more: dict[str, Any],
+) -> None:
+    held = seed("a", lease_seconds=30)
+    caplog.set_level(logging.DEBUG, logger="meanwhile")
+    settle(queue, PROVIDER, [settlement(held, verb, counts_as, outcome=outcome, record=RECORD)])
+    [line] = caplog.records
+    assert (line.levelname, line.message) == (level, counts_as)
+    told = facts(held) | more
+    assert {name: value for name, value in vars(line).items() if name in told} == told
+    assert told["task"] == "a"
+    assert "SECRET" not in str(vars(line))
+
+
+def test_a_lost_task_is_said_to_be_lost(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="meanwhile")
+    settle(queue, PROVIDER, [settlement(STRANGER, "complete", "completed", outcome=Completed(1))])
+    assert [line.message for line in caplog.records] == ["lost"]
+
+
+# --- what the answers tell of the provider
+
+GOOD: dict[str, Any] = {
+    "complete": Completed(1),
+    "release": Pending(5),
+    "bury": Failed("upstream"),
+    "forget": Failed("upstream"),
+}
+BAD: dict[str, Any] = {
+    "complete": None,
+    "release": Retry(5, "http"),
+    "bury": Failed("too-many-errors"),
+    "forget": Failed("too-many-errors"),
+}
+VERBS = ("complete", "release", "bury", "forget")
+
+
+def answered(hold: Hold, verb: str, outcome: Any) -> Settlement:
+    bad = outcome is BAD[verb]
+    record = Record(generation=1, created_at=0, input={}, errors=int(bad), reason="http" if bad else None)
+    return settlement(hold, verb, "settled", outcome=outcome, record=record)
+
+
+@pytest.fixture
+def before_and_probe(queue: Queue, seed: Any, rewind: Any) -> tuple[Hold, Hold]:
+    """An attempt from before a pause that is over, and the probe after it."""
+    before, asked = seed("before", lease_seconds=3000), seed("probe", lease_seconds=3000)
+    queue.release([Release(asked)], Health(pause_seconds=50))
+    rewind(60)
+    (probe,) = queue.claim("example", limit=5, lease_seconds=3000, token="prober").tasks
+    return before, probe.hold
+
+
+@pytest.mark.parametrize("probe_verb", VERBS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_good_probe_ends_the_pause_whatever_is_settled_beside_it(
+    queue: Queue, bench: Bench, before_and_probe: tuple[Hold, Hold], verb: str, probe_verb: str
+) -> None:
+    before, probe = before_and_probe
+    settle(queue, PROVIDER, [answered(before, verb, BAD[verb]), answered(probe, probe_verb, GOOD[probe_verb])])
+    assert bench.parts()["gate"] == {}
+
+
+@pytest.mark.parametrize("probe_verb", ["release", "bury", "forget"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_failed_probe_begins_a_longer_pause_although_an_older_attempt_ended_well(
+    queue: Queue, bench: Bench, before_and_probe: tuple[Hold, Hold], verb: str, probe_verb: str
+) -> None:
+    before, probe = before_and_probe
+    settle(queue, PROVIDER, [answered(before, verb, GOOD[verb]), answered(probe, probe_verb, BAD[probe_verb])])
+    gate = bench.parts()["gate"]
+    assert gate["pauses"] == "2"
+    assert float(gate["until"]) > bench.keys.now()
+
+
+def test_troubles_count_once_however_many_verbs_tell_of_them(queue: Queue, seed: Any, bench: Bench) -> None:
+    settlements = [answered(seed(verb, lease_seconds=30), verb, BAD[verb]) for verb in ("release", "bury", "forget")]
+    settle(queue, PROVIDER, settlements)
+    assert bench.parts()["gate"] == {"troubles": "3"}
+
+
+def test_a_good_answer_outweighs_the_troubles_of_every_other_verb(queue: Queue, seed: Any, bench: Bench) -> None:
+    troubled = [answered(seed(f"{number}", lease_seconds=30), "release", BAD["release"]) for number in range(9)]
+    well = answered(seed("well", lease_seconds=30), "forget", GOOD["forget"])
+    settle(queue, PROVIDER, [*troubled, well])
+    assert bench.parts()["gate"] == {}

@@ -1,0 +1,856 @@
+"""A tick keeps every slot busy, leaves nobody waiting for the slowest, and is back before its time is over."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from shared.errors import QueueUnavailable
+from shared.limits import Health
+from shared.provider import Provider
+from shared.queue import Add, Claim, Claimed, Queue, Release
+from shared.record import Record
+from shared.settings import Settings
+from shared.store import Item, Store
+from shared.task import Task
+from shared.work.settle import Settlement
+from shared.work.tick import SETTLE_SECONDS, Clockwork, Ticker
+from shared.work.worker import Worker, record_of
+from tests.conftest import SERVERS
+from tests.support import asking
+from tests.support.clock import Clock
+from tests.support.keys import Bench
+from tests.support.outage import RedisOutage
+from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
+from tests.support.ticking import Trusting
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+Work = Callable[[Claimed], object]
+PROVIDER = asking.provider(asking.rules("http://127.0.0.1:1"))
+
+PATIENCE_SECONDS = 30
+"""How long a thread of a test waits for what must come; only a failing test waits so long."""
+
+
+@pytest.fixture
+def redis_kind(request: pytest.FixtureRequest) -> str:
+    """fakeredis, unless a test asks for a real server."""
+    kind: str = getattr(request, "param", "fakeredis")
+    return kind
+
+
+class Doing(Worker):
+    """A worker that does as the test says; whatever that returns, unless a settlement, means completed."""
+
+    def __init__(self, work: Work = lambda _: None) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self.begun: list[str] = []
+        self.seconds: set[float] = set()
+
+    def work(self, claimed: Claimed, seconds: float) -> Settlement:
+        with self._lock:
+            self.begun.append(claimed.hold.task.name)
+            self.seconds.add(seconds)
+        done = self._work(claimed)
+        return (
+            done
+            if isinstance(done, Settlement)
+            else Settlement(hold=claimed.hold, verb="complete", counts_as="completed")
+        )
+
+
+def snoozed(claimed: Claimed, seconds: float = 0) -> Settlement:
+    return Settlement(hold=claimed.hold, verb="release", counts_as="snoozed", delay_seconds=seconds)
+
+
+class Inline(Executor):
+    """Does the work where it is handed in: one after the other, no threads."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+class OneByOne(Executor):
+    """Keeps `slots` attempts going: with the last of them handed in, the oldest is done; with `total`, all are."""
+
+    def __init__(self, slots: int, total: int) -> None:
+        self._slots = slots
+        self._left = total
+        self._going: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._going.append((future, lambda: fn(*args, **kwargs)))
+        self._left -= 1
+        while self._going and (len(self._going) == self._slots or self._left == 0):
+            oldest, work = self._going.pop(0)
+            oldest.set_result(work())
+        return future
+
+
+class Bed:
+    """Ticks over a queue, in time that only sleeping and working move."""
+
+    def __init__(self, queue: Queue, bench: Bench, clock: Clock) -> None:
+        self.queue = queue
+        self.bench = bench
+        self.clock = clock
+        self.slept: list[float] = []
+        self.ends_at = clock.monotonic() + 80
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.pass_(seconds)
+
+    def pass_(self, seconds: float) -> None:
+        """Let time pass, here and in Redis."""
+        self.clock.advance(seconds)
+        self.bench.rewind(seconds)
+
+    def remaining(self) -> float:
+        return self.ends_at - self.clock.monotonic()
+
+    def tick(
+        self,
+        worker: Worker,
+        *,
+        providers: tuple[str, ...] = ("example",),
+        pool: Callable[[int], Executor] = lambda _: Inline(),
+        remaining: Callable[[], float] | None = None,
+        invite: Callable[[int], None] | None = None,
+        **settings: float,
+    ) -> dict[str, dict[str, int]]:
+        """One tick; what counted above 0, for each provider."""
+        chosen = Settings.from_environment({name.upper(): str(value) for name, value in settings.items()})
+        clockwork = Clockwork(self.clock.monotonic, self.sleep, pool)
+        tally = Ticker(self.queue, worker, dict.fromkeys(providers, PROVIDER), chosen, clockwork).run(
+            remaining or self.remaining, invite
+        )
+        return {provider: dict(+counter) for provider, counter in tally.items()}
+
+
+@pytest.fixture
+def bed(queue: Queue, bench: Bench, clock: Clock) -> Bed:
+    return Bed(queue, bench, clock)
+
+
+# --- what is taken, and how often it is looked for
+
+
+def test_a_due_task_is_worked_on_and_settled(bed: Bed, seed: Any, state: Any) -> None:
+    seed("a", due_seconds=-1)
+    worker = Doing()
+    assert bed.tick(worker) == {"example": {"claimed": 1, "completed": 1}}
+    assert worker.begun == ["a"]
+    assert worker.seconds == {20}
+    assert state() == {}
+
+
+def test_a_tasks_score_is_0_while_it_is_processed(bed: Bed, seed: Any, bench: Bench) -> None:
+    seed("a")
+    scores: list[float | None] = []
+    bed.tick(Doing(lambda claimed: scores.append(bench.score("a"))))
+    assert scores == [0]
+
+
+def test_only_scores_above_0_and_not_in_the_future_are_taken(bed: Bed, seed: Any, state: Any) -> None:
+    seed("due")
+    seed("later", due_seconds=3600)
+    seed("taken", lease_seconds=20)
+    worker = Doing()
+    bed.tick(worker)
+    assert worker.begun == ["due"]
+    assert state() == {"later": ("waiting", 1), "taken": ("processing", 1)}
+
+
+def test_a_quiet_queue_costs_one_round_trip_per_provider_and_no_waiting(bed: Bed, redis_client: "Redis") -> None:
+    bed.tick(Doing(), providers=("coin", "example"))  # loads the script
+    outage = RedisOutage(redis_client)
+    assert bed.tick(Doing(), providers=("coin", "example")) == {"coin": {}, "example": {}}
+    assert outage.calls == ["EVALSHA"] * 2
+    assert bed.slept == []
+
+
+def test_it_looks_every_five_seconds_and_when_the_next_task_falls_due(bed: Bed, seed: Any) -> None:
+    seed("a", due_seconds=12)
+    worker = Doing()
+    bed.tick(worker)
+    assert [round(seconds) for seconds in bed.slept] == [5, 5, 2]
+    assert worker.begun == ["a"]
+
+
+def test_it_ends_as_soon_as_nothing_falls_due_within_idle_seconds(bed: Bed, seed: Any) -> None:
+    seed("a", due_seconds=16)
+    assert bed.tick(Doing()) == {"example": {}}
+    assert bed.slept == []
+    assert bed.tick(Doing(), idle_seconds=17) == {"example": {"claimed": 1, "completed": 1}}
+
+
+def test_it_does_not_wait_for_what_falls_due_only_after_the_window(bed: Bed, seed: Any) -> None:
+    seed("a", due_seconds=8)
+    assert bed.tick(Doing(), window_seconds=7) == {"example": {}}
+    assert bed.slept == []
+
+
+def test_a_snoozed_task_is_asked_about_again_in_the_same_tick(bed: Bed, seed: Any) -> None:
+    seed("a")
+    delays = iter([10, 10])
+    worker = Doing(lambda claimed: snoozed(claimed, seconds) if (seconds := next(delays, 0)) else None)
+    assert bed.tick(worker) == {"example": {"claimed": 3, "snoozed": 2, "completed": 1}}
+    assert [round(seconds) for seconds in bed.slept] == [5, 5, 5, 5]
+
+
+# --- in parallel, without a barrier
+
+
+def test_attempts_run_in_parallel_and_never_more_than_parallel_tasks(bed: Bed, seed: Any) -> None:
+    for i in range(9):
+        seed(f"task {i}")
+    together, lock, running, most = threading.Barrier(3), threading.Lock(), set[str](), 0
+
+    def work(claimed: Claimed) -> None:
+        nonlocal most
+        with lock:
+            running.add(claimed.hold.task.name)
+            most = max(most, len(running))
+        together.wait(PATIENCE_SECONDS)  # breaks unless three of them are here at once
+        with lock:
+            running.discard(claimed.hold.task.name)
+
+    tally = bed.tick(Doing(work), pool=ThreadPoolExecutor, parallel_tasks=3)
+    assert tally == {"example": {"claimed": 9, "completed": 9}}
+    assert most == 3
+
+
+def test_a_finished_attempt_is_replaced_while_the_slowest_still_runs(bed: Bed, seed: Any) -> None:
+    seed("slow", due_seconds=-9)
+    for i in range(6):
+        seed(f"quick {i}")
+    quick, all_quick_done = threading.Semaphore(0), list[bool]()
+
+    def work(claimed: Claimed) -> None:
+        if claimed.hold.task.name != "slow":
+            quick.release()
+            return
+        all_quick_done.extend(quick.acquire(timeout=PATIENCE_SECONDS) for _ in range(6))
+
+    assert bed.tick(Doing(work), pool=ThreadPoolExecutor, parallel_tasks=2)["example"]["completed"] == 7
+    assert all_quick_done == [True] * 6
+
+
+def test_no_more_is_claimed_than_there_are_free_slots(bed: Bed, seed: Any, state: Any) -> None:
+    for i in range(5):
+        seed(f"task {i}")
+    seen: list[Counter[str]] = []
+    together = threading.Barrier(2)
+
+    def work(claimed: Claimed) -> None:
+        if together.wait(PATIENCE_SECONDS) == 0:
+            seen.append(Counter(where for where, _ in state().values()))
+        together.wait(PATIENCE_SECONDS)
+
+    seed("task 5")
+    bed.tick(Doing(work), pool=ThreadPoolExecutor, parallel_tasks=2)
+    assert seen[0] == Counter(processing=2, waiting=4)
+    assert all(counts["processing"] <= 2 for counts in seen)
+
+
+def test_providers_with_due_tasks_share_the_slots_at_every_moment(bed: Bed, seed: Any) -> None:
+    for provider in ("a", "b"):
+        for i in range(20):
+            seed(f"{provider} {i}", provider=provider)
+    worker = Doing()
+    bed.tick(worker, providers=("a", "b"), pool=lambda slots: OneByOne(slots, 40), parallel_tasks=4)
+    lead = 0
+    for name in worker.begun[:-4]:
+        lead += 1 if name.startswith("a") else -1
+        assert abs(lead) <= 2
+    assert len(worker.begun) == 40
+
+
+def test_a_single_slot_is_shared_too(bed: Bed, seed: Any) -> None:
+    for provider in ("a", "b", "c"):
+        for i in range(5):
+            seed(f"{provider} {i}", provider=provider)
+    worker = Doing()
+    bed.tick(worker, providers=("a", "b", "c"), parallel_tasks=1)
+    assert [name[0] for name in worker.begun] == ["a", "b", "c"] * 5
+
+
+def test_a_provider_alone_gets_every_slot(bed: Bed, seed: Any) -> None:
+    for i in range(4):
+        seed(f"task {i}", provider="b")
+    together = threading.Barrier(4)
+    worker = Doing(lambda _: together.wait(PATIENCE_SECONDS))
+    tally = bed.tick(worker, providers=("a", "b", "c"), pool=ThreadPoolExecutor, parallel_tasks=4)
+    assert tally["b"] == {"claimed": 4, "completed": 4}
+
+
+# --- the window and the deadline
+
+
+def test_attempts_start_until_the_window_ends(bed: Bed, seed: Any, state: Any, clock: Clock) -> None:
+    seed("a")
+    began = clock.monotonic()
+    starts: list[float] = []
+
+    def work(claimed: Claimed) -> Settlement:
+        starts.append(clock.monotonic() - began)
+        bed.pass_(12)
+        return snoozed(claimed)
+
+    bed.tick(Doing(work), window_seconds=50)
+    assert starts == [0, 12, 24, 36, 48]
+    assert state() == {"a": ("waiting", 1)}
+
+
+def test_a_function_with_less_time_starts_nothing_that_it_could_not_end(bed: Bed, seed: Any, clock: Clock) -> None:
+    seed("a")
+
+    def work(claimed: Claimed) -> Settlement:
+        bed.pass_(4)
+        return snoozed(claimed)
+
+    worker = Doing(work)
+    bed.ends_at = clock.monotonic() + 20 + SETTLE_SECONDS + 10
+    bed.tick(worker)
+    assert len(worker.begun) == 3  # after 0, 4 and 8 seconds of the 10
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 20 + SETTLE_SECONDS])
+def test_without_time_for_an_attempt_nothing_is_claimed(
+    bed: Bed, seed: Any, redis_client: "Redis", seconds: float
+) -> None:
+    seed("a")
+    outage = RedisOutage(redis_client)
+    assert bed.tick(Doing(), remaining=lambda: seconds) == {"example": {}}
+    assert outage.calls == []
+
+
+def test_what_was_claimed_too_late_to_be_started_is_released(
+    bed: Bed, seed: Any, state: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(3):
+        seed(f"task {i}")
+    claim = queue.claim
+
+    def slow(*arguments: Any, **options: Any) -> Claim:
+        found = claim(*arguments, **options)
+        bed.clock.advance(51)
+        return found
+
+    monkeypatch.setattr(queue, "claim", slow)
+    worker = Doing()
+    assert bed.tick(worker) == {"example": {"claimed": 3, "released": 3}}
+    assert worker.begun == []
+    assert set(state().values()) == {("waiting", 1)}
+
+
+def test_a_hung_attempt_is_abandoned_to_its_lease_and_the_others_are_settled(bed: Bed, seed: Any, state: Any) -> None:
+    seed("hung")
+    seed("sound")
+    over, left = threading.Event(), iter(range(40, -1, -1))
+    try:
+        tally = bed.tick(
+            Doing(lambda claimed: over.wait(PATIENCE_SECONDS) if claimed.hold.task.name == "hung" else None),
+            pool=ThreadPoolExecutor,
+            remaining=lambda: next(left),
+            attempt_seconds=1,
+            tick_seconds=0.01,
+        )
+    finally:
+        over.set()
+    assert tally == {"example": {"claimed": 2, "completed": 1, "abandoned": 1}}
+    assert next(left) > 0
+    assert state() == {"hung": ("processing", 1)}
+
+
+def test_a_run_whose_last_attempt_took_all_the_time_abandons_nothing(
+    bed: Bed, seed: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    seed("a")
+    assert bed.tick(Doing(lambda _: bed.clock.advance(79))) == {"example": {"claimed": 1, "completed": 1}}
+    assert "abandoned" not in caplog.text
+
+
+# --- suspects
+
+
+def test_a_suspect_waits_until_nothing_else_is_due_and_then_runs_alone(bed: Bed, seed: Any) -> None:
+    seed("suspect", due_seconds=-9, crashes=1)
+    seed("before 1")
+    seed("before 2")
+    lock, running, beside = threading.Lock(), set[str](), list[str]()
+
+    def work(claimed: Claimed) -> None:
+        name = claimed.hold.task.name
+        with lock:
+            running.add(name)
+        if name == "suspect":
+            seed("after 1")
+            seed("after 2")
+            beside.extend(running)
+        with lock:
+            running.discard(name)
+
+    worker = Doing(work)
+    assert bed.tick(worker, pool=ThreadPoolExecutor, parallel_tasks=2)["example"]["completed"] == 5
+    assert beside == ["suspect"]
+    assert [name.split()[0] for name in worker.begun] == ["before", "before", "suspect", "after", "after"]
+
+
+def test_nothing_is_claimed_beside_a_running_suspect(bed: Bed, seed: Any, redis_client: "Redis") -> None:
+    outage = RedisOutage(redis_client)
+    seed("suspect", crashes=1)
+    begun, over = threading.Event(), threading.Event()
+
+    def work(claimed: Claimed) -> None:
+        if claimed.hold.task.name == "suspect":
+            begun.set()
+            over.wait(PATIENCE_SECONDS)
+
+    worker = Doing(work)
+    ticking = threading.Thread(target=lambda: bed.tick(worker, pool=ThreadPoolExecutor, tick_seconds=0.01))
+    ticking.start()
+    assert begun.wait(PATIENCE_SECONDS)
+    seed("neighbour", due_seconds=-1)
+    before = outage.calls.count("EVALSHA")
+    assert not over.wait(0.05)  # several times tick_seconds: it would have looked
+    assert (outage.calls.count("EVALSHA"), worker.begun) == (before, ["suspect"])
+    over.set()
+    ticking.join(PATIENCE_SECONDS)
+    assert worker.begun == ["suspect", "neighbour"]
+
+
+def test_a_suspect_gets_no_company_even_when_the_time_is_nearly_over(bed: Bed, seed: Any) -> None:
+    seed("suspect", crashes=1)
+    left, over, running, beside = [60, 2.5, 2.6], threading.Event(), set[str](), dict[str, set[str]]()
+
+    def remaining() -> float:
+        if not left:
+            over.set()
+            return 60
+        if len(left) == 1:
+            seed("neighbour", due_seconds=-1)
+        return left.pop(0)
+
+    def work(claimed: Claimed) -> None:
+        name = claimed.hold.task.name
+        beside[name] = set(running)
+        running.add(name)
+        over.wait(PATIENCE_SECONDS)
+        running.discard(name)
+
+    bed.tick(Doing(work), pool=ThreadPoolExecutor, remaining=remaining)
+    assert beside == {"suspect": set(), "neighbour": set()}
+
+
+def test_in_the_last_third_a_suspect_goes_first_however_much_is_due(bed: Bed, seed: Any, clock: Clock) -> None:
+    seed("suspect", crashes=1)
+    seed("ordinary")
+    began, starts = clock.monotonic(), list[tuple[str, float]]()
+
+    def work(claimed: Claimed) -> Settlement | None:
+        starts.append((claimed.hold.task.name, clock.monotonic() - began))
+        bed.pass_(5)
+        return snoozed(claimed) if claimed.hold.task.name == "ordinary" else None
+
+    bed.tick(Doing(work), window_seconds=30)
+    assert starts == [
+        ("ordinary", 0),
+        ("ordinary", 5),
+        ("ordinary", 10),
+        ("ordinary", 15),
+        ("suspect", 20),
+        ("ordinary", 25),
+    ]
+
+
+def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_is_begun(
+    bed: Bed, seed: Any, clock: Clock
+) -> None:
+    seed("suspect", due_seconds=-9, crashes=1)
+    for i, name in enumerate(("slow", "quick", "more")):
+        seed(name, due_seconds=i - 5)
+    began, looks, looked_often, running, beside = clock.monotonic(), 0, threading.Event(), set[str](), list[str]()
+
+    def remaining() -> float:
+        nonlocal looks
+        looks += clock.monotonic() >= began + 20
+        if looks > 5:
+            looked_often.set()
+        return 60
+
+    def work(claimed: Claimed) -> None:
+        name = claimed.hold.task.name
+        running.add(name)
+        if name == "slow":
+            looked_often.wait(PATIENCE_SECONDS)
+        elif name == "quick":
+            clock.advance(21)
+        elif name == "suspect":
+            beside.extend(running)
+        running.discard(name)
+
+    worker = Doing(work)
+    bed.tick(
+        worker, pool=ThreadPoolExecutor, remaining=remaining, parallel_tasks=2, window_seconds=30, tick_seconds=0.01
+    )
+    assert beside == ["suspect"]
+    assert worker.begun[2:] == ["suspect", "more"]
+
+
+def test_several_suspects_run_one_by_one_whatever_provider_they_are_of(bed: Bed, seed: Any) -> None:
+    for provider in ("a", "b"):
+        for i in range(2):
+            seed(f"{provider} {i}", provider=provider, crashes=1)
+    lock, running, most = threading.Lock(), 0, 0
+
+    def work(claimed: Claimed) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        with lock:
+            running -= 1
+
+    tally = bed.tick(Doing(work), providers=("a", "b"), pool=ThreadPoolExecutor)
+    assert tally == {"a": {"claimed": 2, "completed": 2}, "b": {"claimed": 2, "completed": 2}}
+    assert most == 1
+
+
+def test_a_suspect_that_somebody_else_took_meanwhile_holds_nobody_up(
+    bed: Bed, seed: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed("suspect", crashes=1)
+    claim = queue.claim
+
+    def beaten(provider: str, **options: Any) -> Claim:
+        if options["suspect"]:
+            claim(provider, **(options | {"token": "somebody else", "limit": 1}))
+        return claim(provider, **options)
+
+    monkeypatch.setattr(queue, "claim", beaten)
+    assert bed.tick(Doing()) == {"example": {}}
+
+
+# --- what goes wrong
+
+
+def test_redis_away_is_a_count_and_no_error(bed: Bed, seed: Any, redis_client: "Redis") -> None:
+    seed("a")
+    outage = RedisOutage(redis_client)
+    outage.away = True
+    assert bed.tick(Doing(), providers=("coin", "example")) == {
+        "coin": {"unreachable": 1},
+        "example": {"unreachable": 1},
+    }
+    assert len(outage.calls) == 2
+    outage.away = False
+    assert bed.tick(Doing())["example"]["completed"] == 1
+
+
+def test_redis_away_at_the_end_leaves_the_task_to_its_lease(
+    bed: Bed, seed: Any, redis_client: "Redis", state: Any
+) -> None:
+    seed("a")
+    outage = RedisOutage(redis_client)
+    tally = bed.tick(Doing(lambda _: setattr(outage, "away", True)))
+    assert tally["example"] == {"claimed": 1, "unreachable": 2}  # settling, and the look after it
+    outage.away = False
+    assert state() == {"a": ("processing", 1)}
+    bed.pass_(31)
+    assert bed.tick(Doing())["example"] == {"claimed": 1, "expired": 1, "completed": 1}
+
+
+def test_lost_tasks_are_counted(bed: Bed, seed: Any, queue: Queue) -> None:
+    seed("a")
+    tally = bed.tick(Doing(lambda claimed: queue.forget([(claimed.hold.task, 1)])))
+    assert tally["example"] == {"claimed": 1, "lost": 1}
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("redis_kind", ["valkey", "redis"], indirect=True)
+def test_two_ticks_at_once_ask_about_each_task_once(bed: Bed, seed: Any, state: Any) -> None:
+    for i in range(20):
+        seed(f"task {i}")
+    start, workers, tallies = threading.Barrier(2), [Doing(), Doing()], list[Any]()
+
+    def tick(worker: Worker) -> None:
+        start.wait(PATIENCE_SECONDS)
+        tallies.append(bed.tick(worker, pool=ThreadPoolExecutor, parallel_tasks=3))
+
+    threads = [threading.Thread(target=tick, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    assert Counter(workers[0].begun + workers[1].begun) == Counter(f"task {i}" for i in range(20))
+    assert sum(tally["example"].get("completed", 0) for tally in tallies) == 20
+    assert state() == {}
+
+
+# --- with the real worker and a real provider
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    with Simulator() as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def provider(simulator: Simulator) -> Provider:
+    return simulator.provider(EXAMPLE, polling={"minDelay": 2, "multiplier": 1, "jitter": "none"})
+
+
+@pytest.fixture
+def worker(store: Store, provider: Provider, clock: Clock) -> Worker:
+    return Worker(store, {"example": provider}, clock, max_crashes=3, confirm_seconds=300)
+
+
+@pytest.fixture
+def begun(store: Store, queue: Queue, clock: Clock) -> Callable[[str], Item]:
+    """Begins a task and puts it into the queue, due now."""
+
+    def begun(name: str) -> Item:
+        task = Task("example", name)
+        item = store.begin(task, None, {}, clock())
+        assert item is not None
+        queue.add([(task, item.generation, record_of(item).to_text())], token="mine")
+        return item
+
+    return begun
+
+
+Begun = Callable[[str], Item]
+
+
+def test_a_bad_task_and_a_broken_one_harm_no_other(
+    bed: Bed, begun: Begun, simulator: Simulator, provider: Provider, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(10):
+        begun(f"task {i}")
+    simulator.say(completed({}))
+    ask, record = provider.ask, worker._record
+    monkeypatch.setattr(provider, "ask", lambda task, *a, **k: 1 / 0 if task.name == "task 3" else ask(task, *a, **k))
+    monkeypatch.setattr(worker, "_record", lambda one: 1 / 0 if one.hold.task.name == "task 7" else record(one))
+    tally = bed.tick(worker, pool=ThreadPoolExecutor, idle_seconds=0)
+    assert tally["example"] == {"claimed": 10, "completed": 8, "retried": 1, "released": 1}
+    assert bed.bench.state().keys() == {"task 3", "task 7"}
+
+
+def test_a_provider_that_fails_harms_no_other_provider(
+    bed: Bed, begun: Begun, simulator: Simulator, worker: Worker, state: Any
+) -> None:
+    begun("broken")
+    begun("sound")
+    simulator.say(BROKEN, to="broken")
+    simulator.say(completed({}), to="sound")
+    tally = bed.tick(worker, idle_seconds=0)
+    assert tally["example"] == {"claimed": 2, "completed": 1, "retried": 1}
+    assert list(state()) == ["broken"]
+
+
+class Died(BaseException):
+    """What ends a worker: nothing after it happens."""
+
+
+def test_a_task_that_kills_its_worker_is_given_up_and_its_neighbours_are_served(
+    bed: Bed,
+    begun: Begun,
+    simulator: Simulator,
+    provider: Provider,
+    worker: Worker,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("killer", "x", "y", "z"):
+        begun(name)
+    simulator.say(completed({}))
+    ask, killed = provider.ask, list[str]()
+
+    def kills(task: Task, *arguments: Any, **options: Any) -> Any:
+        if task.name == "killer":
+            killed.append(task.name)
+            raise Died
+        return ask(task, *arguments, **options)
+
+    monkeypatch.setattr(provider, "ask", kills)
+    for _ in range(6):
+        try:
+            bed.tick(worker)
+        except Died:
+            bed.pass_(31)
+            bed.ends_at += 31
+    assert len(killed) == 4
+    assert bed.bench.state() == {"killer": ("dead", bed.bench.state()["killer"][1])}
+    item = store.get(Task("example", "killer"), bed.clock())
+    assert item
+    assert (item.status, item.error["reason"]) == ("failed", "crashed")
+    for name in ("x", "y", "z"):
+        item = store.get(Task("example", name), bed.clock())
+        assert item
+        assert item.status == "completed"
+
+
+@pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
+@pytest.mark.parametrize("troubles", [0, 1, 9], ids=["the first", "the second", "the tenth"])
+def test_tasks_that_fail_together_come_back_one_by_one(
+    bed: Bed, queue: Queue, simulator: Simulator, clock: Clock, troubles: int
+) -> None:
+    least, most = 60, 600
+    record = Record(generation=1, created_at=clock(), input={}, errors=troubles).to_text()
+    queue.add([(Task("example", f"{number}"), 1, record) for number in range(300)], token="mine")
+    simulator.say(says(300, {}))  # trouble with each task, and none that pauses the provider
+    provider = simulator.provider(EXAMPLE, polling={"minDelay": least, "maxDelay": most, "maxErrors": 1000})
+    worker = Worker(cast(Store, Trusting()), {"example": provider}, clock, max_crashes=3, confirm_seconds=300)
+    began = bed.bench.keys.now()
+    assert bed.tick(worker, pool=ThreadPoolExecutor)["example"] == {"claimed": 300, "retried": 300}
+    ended = bed.bench.keys.now()
+    delays = sorted(bed.bench.parts()["queue"].values())
+    widest = min(most, least * 2 ** max(troubles, 1)) * 1000
+    assert began + least * 1000 <= delays[0]
+    assert delays[-1] <= ended + widest
+    tenths = Counter((delay - began - least * 1000) * 10 // (widest - least * 1000) for delay in delays)
+    assert len(tenths) >= 10  # spread over the whole window
+    assert max(tenths.values()) < 100
+
+
+def test_running_for_ever_ends_with_timeout_and_the_last_partial_data(
+    bed: Bed, begun: Begun, simulator: Simulator, worker: Worker, store: Store, clock: Clock
+) -> None:
+    item = begun("a")
+    simulator.say(pending({"rows": 1}))
+    assert bed.tick(worker, idle_seconds=0)["example"] == {"claimed": 1, "snoozed": 1}
+    bed.pass_(8 * 86400)
+    bed.ends_at = clock.monotonic() + 80
+    assert bed.tick(worker)["example"] == {"claimed": 1, "buried": 1}
+    ended = store.get(item.task, clock())
+    assert ended
+    assert (ended.status, ended.error["reason"], ended.partial) == ("failed", "timeout", {"rows": 1})
+    calls = len(simulator.calls())
+    bed.pass_(3600)
+    bed.ends_at = clock.monotonic() + 80
+    assert bed.tick(worker) == {"example": {}}
+    assert len(simulator.calls()) == calls
+
+
+def test_a_dripping_answer_is_cut_at_the_attempts_deadline_and_the_task_comes_back(
+    bed: Bed, begun: Begun, simulator: Simulator, worker: Worker, state: Any
+) -> None:
+    item = begun("a")
+    simulator.say(DRIPPING)  # would never end
+    assert bed.tick(worker, attempt_seconds=0.3, idle_seconds=0)["example"] == {"claimed": 1, "retried": 1}
+    assert state() == {"a": ("waiting", item.generation)}
+
+
+# --- further ticks
+
+
+def taking(clock: Clock, seconds: float) -> Doing:
+    """A worker whose attempts take so long, one after the other."""
+    return Doing(lambda _: clock.advance(seconds))
+
+
+@pytest.mark.parametrize(
+    ("due", "max_workers", "invited"),
+    [
+        (20, 4, []),
+        (82, 4, []),  # after 5 seconds 8 of 10 are settled: 72 more until the window ends
+        (83, 4, [1]),
+        (154, 4, [1]),
+        (155, 4, [2]),
+        (900, 4, [3]),
+        (900, 9, [8]),
+        (900, 1, []),
+    ],
+)
+def test_further_ticks_are_invited_by_how_much_is_due_beyond_this_ones_pace(
+    bed: Bed, seed: Any, clock: Clock, due: int, max_workers: int, invited: list[int]
+) -> None:
+    for i in range(due):
+        seed(f"t{i}")
+    asked: list[int] = []
+    bed.tick(taking(clock, 0.5), invite=asked.append, parallel_tasks=2, max_workers=max_workers)
+    assert asked == invited
+
+
+def test_further_ticks_are_invited_once_and_not_before_the_pace_is_known(bed: Bed, seed: Any, clock: Clock) -> None:
+    for i in range(300):
+        seed(f"t{i}")
+    invited_at: list[float] = []
+    began = clock.monotonic()
+    bed.tick(taking(clock, 0.5), invite=lambda _: invited_at.append(clock.monotonic() - began), parallel_tasks=2)
+    assert invited_at == [5]
+
+
+def test_what_falls_due_in_the_middle_of_the_window_is_seen_too(bed: Bed, seed: Any, clock: Clock) -> None:
+    for i in range(60):
+        seed(f"t{i}")
+
+    def work(_: Claimed) -> None:
+        clock.advance(0.5)
+        if len(doing.begun) == 30:
+            for i in range(300):
+                seed(f"u{i}")
+
+    doing = Doing(work)
+    asked: list[int] = []
+    bed.tick(doing, invite=asked.append, parallel_tasks=2)
+    assert asked == [3]
+
+
+def test_nobody_is_invited_while_slots_are_free(bed: Bed, seed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bed.queue, "backlog", lambda _: 1000)  # what a provider's limits hold back, say
+    for i in range(10):
+        seed(f"t{i}", due_seconds=2 * i)
+    asked: list[int] = []
+    bed.tick(Doing(), invite=asked.append, parallel_tasks=2)
+    assert asked == []
+
+
+def test_what_a_paused_provider_holds_back_invites_nobody(bed: Bed, seed: Any, clock: Clock) -> None:
+    for i in range(60):
+        seed(f"t{i}")
+    bed.queue.add([Add(Task("paused", f"p{i}"), 1, "{}") for i in range(200)], token="t")
+    (held,) = bed.queue.claim("paused", limit=1, lease_seconds=30, token="u").tasks
+    bed.queue.release([Release(held.hold)], Health(pause_seconds=500))
+    asked: list[int] = []
+    bed.tick(taking(clock, 0.5), providers=("example", "paused"), invite=asked.append, parallel_tasks=2)
+    assert asked == []
+
+
+def test_a_tick_that_may_not_invite_goes_on_by_itself(bed: Bed, seed: Any, clock: Clock) -> None:
+    for i in range(300):
+        seed(f"t{i}")
+    assert bed.tick(taking(clock, 0.5), parallel_tasks=2)["example"]["completed"] == 100
+
+
+def test_a_tick_that_cannot_see_how_much_is_due_goes_on_and_looks_again(
+    bed: Bed, seed: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for i in range(300):
+        seed(f"t{i}")
+    backlog, looks = bed.queue.backlog, list[float]()
+
+    def away_once(provider: str) -> int:
+        looks.append(clock.monotonic())
+        if len(looks) == 1:
+            raise QueueUnavailable("Redis: away")
+        return backlog(provider)
+
+    monkeypatch.setattr(bed.queue, "backlog", away_once)
+    asked: list[int] = []
+    assert bed.tick(taking(clock, 0.5), invite=asked.append, parallel_tasks=2)["example"]["completed"] == 100
+    assert asked == [3]
+    assert looks[1] - looks[0] == 5
+    assert "queue unavailable" in caplog.text
