@@ -14,7 +14,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test soak lint validate build invoke-enqueue invoke-process deploy clean sam python313 always
+.PHONY: help demo dev test soak lint docs validate build invoke-enqueue invoke-process deploy clean sam python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -68,6 +68,9 @@ lint: $(VENV)/ready ## ruff, mypy, import-linter
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+docs: $(VENV)/ready ## write what the pages say from code
+	$(VENV)/bin/python -m local.docs
 
 clean: ## remove what was built and every environment
 	rm -rf .aws-sam .venv .venv-* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

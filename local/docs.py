@@ -1,0 +1,63 @@
+"""`make docs`: writes what the pages say from the code that it is true of.
+
+A page holds a generated part between two comments, `<!-- made by make docs: NAME -->` and `<!-- end of NAME -->`; the
+rest of it is written by hand. `python -m local.docs` writes every part anew and says which pages have changed.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+from local import ROOT
+from shared.settings import Settings
+
+
+def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def settings() -> str:
+    """The environment variables, as settings.py has them."""
+    rows = []
+    for setting in fields(Settings):
+        default = f"{setting.default:g}" if isinstance(setting.default, float) else str(setting.default or "")
+        default = "" if setting.name == "provider_servers" else default
+        rows.append((f"`{setting.name.upper()}`", f"`{default}`" if default else "", setting.metadata["meaning"]))
+    return table(("variable", "default", "meaning"), rows)
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"settings": settings}
+"""The maker of each generated part, by its name."""
+FILES: Mapping[str, Callable[[], str]] = {}
+"""The maker of each file that is generated as a whole, by its path."""
+
+
+def stale() -> dict[Path, str]:
+    """What each page or file that is not as its makers say would have to be."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    made = {page: renewed(page.read_text(encoding="utf-8")) for page in pages}
+    made |= {ROOT / path: maker() for path, maker in FILES.items()}
+    return {path: text for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text}
+
+
+def renewed(page: str) -> str:
+    """The page with its generated parts made anew. Raises KeyError for a part that nobody makes."""
+    return re.sub(
+        r"(<!-- made by make docs: ([\w-]+) -->\n).*?(\n<!-- end of \2 -->)",
+        lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n{part[3]}",
+        page,
+        flags=re.DOTALL,
+    )
+
+
+def main() -> None:
+    for path, text in stale().items():
+        path.write_text(text, encoding="utf-8")
+        print(f"written: {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The pages say what the code says: what is made from it is fresh, and every link leads to a file."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from local import ROOT, docs
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_what_is_made_from_code_is_fresh() -> None:
+    assert [str(path.relative_to(ROOT)) for path in docs.stale()] == [], "run `make docs`"
+
+
+def test_a_part_that_is_not_as_its_maker_says_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docs, "PARTS", {"words": lambda: "new"})
+    page = "by hand\n<!-- made by make docs: words -->\n\nold\n\n<!-- end of words -->\nby hand"
+    assert docs.renewed(page) == page.replace("old", "new")
+    assert docs.renewed(docs.renewed(page)) == docs.renewed(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not link.startswith("http") and not (page.parent / link).exists()] == []
