@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-PATIENCE = 5
-"""So many troubles in a row, without one good answer, pause a provider."""
+ERRORS_TO_PAUSE = 5
+"""So many errors in a row, without one good reply, pause a provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +25,19 @@ UNLIMITED = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What answers told of a provider: it is well; or to be left alone for `pause_seconds`; or in trouble, so often.
+    """What replies told of a provider: it is well; or wants a pause of `pause_seconds`; or gave so many `errors`.
 
-    `well` and `troubled` name the tasks whose answers were good or trouble: what the probe's own says ends a pause or
-    begins another. `patience` troubles in a row, or the probe's, pause it for `trouble_seconds`, twice as long each
+    `well` and `unwell` name the tasks whose replies were good or errors: what the probe's own says ends a pause or
+    begins another. `errors_to_pause` in a row, or the probe's, pause it for `shortest_seconds`, twice as long each
     time in a row, at most `longest_seconds`.
     """
 
     well: frozenset[str] = frozenset()
-    troubled: frozenset[str] = frozenset()
+    unwell: frozenset[str] = frozenset()
     pause_seconds: float = 0
-    troubles: int = 0
-    patience: int = PATIENCE
-    trouble_seconds: float = 0
+    errors: int = 0
+    errors_to_pause: int = ERRORS_TO_PAUSE
+    shortest_seconds: float = 0
     longest_seconds: float = 0
 
 

@@ -8,9 +8,9 @@ from shared.codec import Json
 from shared.limits import UNLIMITED
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.operation import Operation
+from shared.provider.language.placeholder import is_placeholder
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
-from shared.provider.language.template import is_placeholder
 
 MEANS = {
     "pending": "counts as still running",

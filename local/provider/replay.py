@@ -88,7 +88,7 @@ def replay(vector: Mapping[str, Any]) -> str | None:
                 return f"step {i} at {step['at']} s: it goes on after its end"
             now = start + round(step["at"] * 1000)
             theatre.now_seconds, theatre.script = now / 1000, list(step["exchanges"])
-            finding = provider.ask(task, record, now=now, seconds=ATTEMPT_SECONDS)
+            finding = provider.attempt(task, record, now=now, seconds=ATTEMPT_SECONDS)
             record = Record.from_text(finding.record.to_text())  # as Redis would have it
             difference = theatre.difference() or compared(step["expect"], finding.outcome, record)
             if difference:

@@ -67,7 +67,7 @@ class Trial:
             now = self._around.clock() - self._late
             at = (now - self._start) / 1000
             self._around.say(f"\n{at:.1f} s")
-            finding = self._provider.ask(self._task, record, now=now, seconds=attempt_seconds)
+            finding = self._provider.attempt(self._task, record, now=now, seconds=attempt_seconds)
             record = Record.from_text(finding.record.to_text())  # as Redis would have it
             self._recorder.step(at, finding.outcome, record)
             self._witness.concluded(finding.outcome, record)

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
+from shared.provider.language.placeholder import is_placeholder, literals
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import OAuth2
-from shared.provider.language.template import Expression, is_placeholder, literals
 from shared.provider.wire.origin import has_origin, origin_of
 from shared.settings import Settings
 

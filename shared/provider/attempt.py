@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from shared.codec import Json
 from shared.errors import TransportError
 from shared.outcome import Completed, Failed, Pending, Retry, RetryAction
+from shared.provider.delays import Delays, Finding
 from shared.provider.exchange import Answered, Exchange, enveloped
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
 from shared.provider.language.hint import hinted_seconds
 from shared.provider.language.operation import Operation
+from shared.provider.language.placeholder import text_of, without_value
 from shared.provider.language.rules import Rules
-from shared.provider.language.template import text_of, without_value
-from shared.provider.pace import Finding, Pace
 from shared.provider.wire.message import Reply
 from shared.provider.wire.origin import origin_of
 from shared.record import Record
@@ -32,7 +32,7 @@ class Attempt:
     """One attempt under way at `now` (epoch ms): `record` grows with every answer, `context` with its outputs."""
 
     rules: Rules
-    pace: Pace
+    delays: Delays
     exchange: Exchange
     context: dict[str, Json]
     record: Record
@@ -85,20 +85,20 @@ class Attempt:
             return self.without_url(operation, context, stage)
         answered = self.with_outputs(operation, answered)
         if answered.undecodable and 200 <= answered.status <= 299:
-            return self.trouble("undecodable", answered)
+            return self.retry("undecodable", answered)
         return answered
 
     def unanswered(self, error: TransportError) -> Finding:
         if error.reason in HOPELESS:
             return Finding(Failed(error.reason, str(error)), self.record)
-        return self.pace.trouble(self.record, self.now, error.reason)
+        return self.delays.retry(self.record, self.now, error.reason)
 
     def without_url(self, operation: Operation, context: dict[str, Json], stage: Stage) -> Finding:
         """A URL without a value: in the result stage the link is not there yet, elsewhere it never will be."""
         if stage == "result":
             if operation.optional:
                 return Finding(Completed(None), self.record)
-            return self.pace.trouble(self.record, self.now, "missing-link", self.hinted(context["response"]))
+            return self.delays.retry(self.record, self.now, "missing-link", self.hinted(context["response"]))
         lacking = without_value(operation.url, context)
         reason = "missing-output" if any(one.refers_to("outputs") for one in lacking) else "missing-input"
         return Finding(Failed(reason, f"no value for {', '.join(one.text for one in lacking)}"), self.record)
@@ -121,14 +121,14 @@ class Attempt:
             case "resubmit":
                 return self.resubmit(answered)
             case "retry":
-                return self.trouble("http" if acceptor is None else "acceptor", answered)
+                return self.retry("http" if acceptor is None else "acceptor", answered)
 
     def pending(self, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
         rules = self.rules
         self.learn(answered)
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed("missing-output", rules.error.of(answered.envelope)), self.record)
-        finding = self.pace.pending(self.record, self.now, self.hinted(answered.envelope))
+        finding = self.delays.pending(self.record, self.now, self.hinted(answered.envelope))
         word = rules.status.of(answered.envelope)
         if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
             unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"
@@ -188,10 +188,10 @@ class Attempt:
             if self.renews(status):
                 return self.reauthenticate()
             if status == 404 and stage == "poll" and self.in_grace():
-                return self.trouble("not-found-grace", answered)
+                return self.retry("not-found-grace", answered)
             foreign = origin_of(answered.url) not in self.exchange.allowed
             if stage == "result" and status in (403, 404, 410) and foreign:
-                return self.trouble("expired-link", answered)
+                return self.retry("expired-link", answered)
         message = acceptor.message.of(answered.envelope) if acceptor and acceptor.message else None
         error = message if message is not None else rules.error.of(answered.envelope)
         return Finding(Failed("upstream", error), dataclasses.replace(self.record, reason=f"HTTP {status}"))
@@ -203,7 +203,7 @@ class Attempt:
     def reauthenticate(self) -> Finding:
         """A retry at once, with a token younger than this 401."""
         record = dataclasses.replace(self.record, unauthorized_at=self.now)
-        return _as("reauthenticate", self.pace.trouble(record, self.now, "unauthorized", 0))
+        return _as("reauthenticate", self.delays.retry(record, self.now, "unauthorized", 0))
 
     def resubmit(self, answered: Answered) -> Finding:
         """A retry that begins with a new job; its pace and its 404s begin anew, not the deadline."""
@@ -211,13 +211,13 @@ class Attempt:
             return Finding(Failed("too-many-resubmits", self.rules.error.of(answered.envelope)), self.record)
         resubmits = self.record.resubmits + 1
         self.record = dataclasses.replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
-        return _as("resubmit", self.trouble("resubmit", answered))
+        return _as("resubmit", self.retry("resubmit", answered))
 
-    def trouble(self, reason: str, answered: Answered) -> Finding:
+    def retry(self, reason: str, answered: Answered) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
         said = self.rules.error.of(answered.envelope)
         hint = self.hinted(answered.envelope)
-        finding = self.pace.trouble(record, self.now, reason, hint, said)
+        finding = self.delays.retry(record, self.now, reason, hint, said)
         if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry | Failed):
             return Finding(dataclasses.replace(finding.outcome, pause_seconds=hint), finding.record)
         return finding

@@ -1,4 +1,4 @@
-"""Operations sent: templates filled, credentials attached where they may go, answers decoded, without credentials."""
+"""Operations sent: placeholders filled, credentials attached where they may go, replies decoded without them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from shared.provider.credentials.credentials import Attached, Credentials
 from shared.provider.decode import decode
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.operation import Decoding, Operation
-from shared.provider.language.template import fill, fill_url, stays_on_the_server, text_of
+from shared.provider.language.placeholder import fill, fill_url, stays_on_the_server, text_of
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, joined, origin_of
 

@@ -1,7 +1,7 @@
 """A provider: one provider file at work.
 
 One outcome leaves this module, with the record as it stands after the attempt; nothing is raised. `attempt.py` tells
-what an answer means, `pace.py` how long to wait.
+what an answer means, `delays.py` how long to wait.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ from shared.limits import Health
 from shared.outcome import Failed
 from shared.provider.attempt import Attempt
 from shared.provider.credentials.credentials import Credentials
+from shared.provider.delays import TIMEOUT, Delays, Finding
 from shared.provider.exchange import Exchange
 from shared.provider.language.rules import Rules
-from shared.provider.pace import TIMEOUT, Finding, Pace
 from shared.provider.wire.message import Reply
 from shared.record import Record
 from shared.task import Task
@@ -45,7 +45,7 @@ class Provider:
         callback_url: Callable[[Task, int, int], str] | None = None,
     ) -> None:
         self.rules = rules
-        self._pace = Pace(rules, random)
+        self._delays = Delays(rules, random)
         self._exchange = Exchange(rules.servers, transport, credentials)
         self._key = key
         self._callback_url = callback_url if rules.calls_back else None
@@ -54,7 +54,7 @@ class Provider:
         """Whether the next attempt would start a second job, if the first one's answer was never stored."""
         return self.rules.poll is not None and record.outputs is None
 
-    def ask(self, task: Task, record: Record, *, now: int, seconds: float) -> Finding:
+    def attempt(self, task: Task, record: Record, *, now: int, seconds: float) -> Finding:
         """One attempt within `seconds`, at `now` (epoch ms): the submit if there is no job yet, else a poll."""
         record = dataclasses.replace(
             record,
@@ -68,8 +68,8 @@ class Provider:
             try:
                 context["callback"] = {"url": self._callback_url(task, record.generation, record.resubmits)}
             except SecretUnavailable:
-                return self._pace.trouble(record, now, "secret")
-        finding = Attempt(self.rules, self._pace, exchange, context, record, now).run()
+                return self._delays.retry(record, now, "secret")
+        finding = Attempt(self.rules, self._delays, exchange, context, record, now).run()
         if isinstance(finding.outcome, Failed) and finding.outcome.reason == TIMEOUT.reason:
             self.cancel(task, finding.record, seconds=exchange.seconds_left())
         return finding
@@ -80,7 +80,7 @@ class Provider:
         Pending(0): ask now; Pending(inf): the next poll stays where it is.
         """
         exchange = self._exchange.begin(0, None)
-        return Attempt(self.rules, self._pace, exchange, self._context(task, record), record, now).hear(payload)
+        return Attempt(self.rules, self._delays, exchange, self._context(task, record), record, now).hear(payload)
 
     def cancel(self, task: Task, record: Record, *, seconds: float) -> None:
         """Tell the provider that nobody waits any more; best effort, says nothing of success."""
@@ -91,16 +91,16 @@ class Provider:
         except TransportError:
             return
 
-    def trouble(self, record: Record, *, now: int, reason: str) -> Finding:
+    def retry(self, record: Record, *, now: int, reason: str) -> Finding:
         """What trouble of our own leads to: another try, or the end after too much of it."""
-        return self._pace.trouble(record, now, reason)
+        return self._delays.retry(record, now, reason)
 
     def health(self, findings: Mapping[str, Finding]) -> Health:
         """What the attempts about the tasks of these names say of the provider as a whole."""
-        return self._pace.health(findings)
+        return self._delays.health(findings)
 
     def _context(self, task: Task, record: Record) -> dict[str, Json]:
-        """What the templates and expressions of this task may use."""
+        """What the placeholders and expressions of this task may use."""
         return {
             "input": record.input,
             "outputs": record.outputs or {},

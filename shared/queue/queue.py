@@ -229,12 +229,12 @@ def _provider(tasks: Iterable[Task]) -> str:
 
 
 def _heard(health: Health) -> tuple[int, ...]:
-    spans = (_ms(health.trouble_seconds), _ms(health.longest_seconds))
-    return _ms(health.pause_seconds), -1 if health.well else health.troubles, health.patience, *spans
+    spans = (_ms(health.shortest_seconds), _ms(health.longest_seconds))
+    return _ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans
 
 
 def _answer(health: Health, name: str) -> int:
-    return int(name in health.well) - int(name in health.troubled)
+    return int(name in health.well) - int(name in health.unwell)
 
 
 def _limits(limits: Limits) -> tuple[int | float, ...]:

@@ -56,7 +56,7 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
                 counts_as = settlement.counts_as if done or verb == "forget" else "lost"
                 tally[counts_as] += 1
                 report(settlement, counts_as)
-            health = replace(health, pause_seconds=0, troubles=0)
+            health = replace(health, pause_seconds=0, errors=0)
     return tally
 
 

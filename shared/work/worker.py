@@ -71,7 +71,7 @@ class Worker:
             if item is None or not _is_pending(item, hold.generation):
                 return self._ended(hold, item, record)
             record = _resumed(record, item)
-        finding = provider.ask(hold.task, record, now=self._clock(), seconds=seconds)
+        finding = provider.attempt(hold.task, record, now=self._clock(), seconds=seconds)
         return self._store_finding(hold, record, finding, inline=inline)
 
     def hear(self, item: Item, payload: Reply) -> Settlement | None:
@@ -193,7 +193,7 @@ class Worker:
             if isinstance(record, Settlement):
                 return record
             provider = self._providers[hold.task.provider]
-            finding = provider.trouble(record, now=self._clock(), reason="the attempt broke")
+            finding = provider.retry(record, now=self._clock(), reason="the attempt broke")
             return self._store_finding(hold, record, finding)
         except Exception:
             log.exception("attempt broke twice", extra=facts(hold))

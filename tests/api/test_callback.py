@@ -174,8 +174,8 @@ def test_a_provider_is_told_the_url_when_it_is_asked_for_a_job_and_never_again(
     credentials = Credentials((), Secrets(), transport)
     provider = Provider(rules, transport, credentials, random.Random(1), callback_url=addresses.url)
     simulator.say(says(200, {"id": "j", "status": "async processing in progress"}), pending())
-    record = provider.ask(TASK, submitted(outputs=None, generation=7, resubmits=2), now=1, seconds=5).record
-    provider.ask(TASK, record, now=1, seconds=5)
+    record = provider.attempt(TASK, submitted(outputs=None, generation=7, resubmits=2), now=1, seconds=5).record
+    provider.attempt(TASK, record, now=1, seconds=5)
     assert [one.body and one.body["hook"] for one in simulator.asked] == [addresses.url(TASK, 7, 2), None]
 
 
@@ -189,7 +189,7 @@ def test_a_url_that_cannot_be_made_now_is_a_trouble_that_is_tried_again(simulato
         random.Random(1),
         callback_url=Addresses(BASE, "env:KEY", Secrets()).url,
     )
-    found = provider.ask(TASK, submitted(outputs=None), now=1, seconds=5).outcome
+    found = provider.attempt(TASK, submitted(outputs=None), now=1, seconds=5).outcome
     assert isinstance(found, Retry)
     assert found.reason == "secret"
     assert simulator.asked == []

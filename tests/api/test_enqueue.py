@@ -19,7 +19,7 @@ from shared.api.view import Viewer
 from shared.errors import BadRequest, Conflict, NotifyUnavailable, StoreUnavailable, Unavailable
 from shared.limits import Limits
 from shared.provider import Provider
-from shared.provider.pace import PAUSE_JITTER
+from shared.provider.delays import PAUSE_JITTER
 from shared.queue import Add, Hold, Queue
 from shared.record import Record
 from shared.settings import Settings
@@ -264,13 +264,13 @@ def test_the_provider_has_the_first_answers_time_and_never_more_than_the_functio
     seconds: float,
 ) -> None:
     given: list[float] = []
-    ask = providers[provider].ask
+    ask = providers[provider].attempt
 
     def noted(*arguments: Any, **options: Any) -> Any:
         given.append(options["seconds"])
         return ask(*arguments, **options)
 
-    monkeypatch.setattr(providers[provider], "ask", noted)
+    monkeypatch.setattr(providers[provider], "attempt", noted)
     front.ask(provider=provider, remaining=remaining, **settings)
     assert given == [seconds]
 
@@ -898,7 +898,7 @@ class Died(BaseException):
     ("what", "step"),
     [
         ("queue", "add"),
-        ("provider", "ask"),
+        ("provider", "attempt"),
         ("store", "save"),
         ("queue", "release"),
     ],

@@ -197,7 +197,7 @@ def test_two_faults_of_ours_among_ten_tasks_harm_no_other_and_the_tick_returns_i
     names = [f"{number}" for number in range(10)]
     world.due(*names)
     world.simulator.say(DONE)
-    ask, record = wiring.providers()["job"].ask, wiring.worker()._record
+    ask, record = wiring.providers()["job"].attempt, wiring.worker()._record
 
     def asks(task: Any, *arguments: Any, **options: Any) -> Finding:
         return ask(task, *arguments, **options) if task.name != "3" else 1 / 0  # type: ignore[return-value]
@@ -205,7 +205,7 @@ def test_two_faults_of_ours_among_ten_tasks_harm_no_other_and_the_tick_returns_i
     def records(worker: Worker, one: Any) -> Any:
         return record(one) if one.hold.task.name != "7" else 1 / 0
 
-    monkeypatch.setattr(wiring.providers()["job"], "ask", asks)
+    monkeypatch.setattr(wiring.providers()["job"], "attempt", asks)
     monkeypatch.setattr(Worker, "_record", records)
     assert world.process() == {"job": {"claimed": 10, "completed": 8, "retried": 1, "released": 1}}
     assert {name: place for name, (place, _) in world.bench.state("job").items()} == {"3": "waiting", "7": "waiting"}

@@ -134,11 +134,11 @@ def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(
 ) -> None:
     world.due(NAME)
     provider = wiring.providers()["job"]
-    ask, begun, over, returned = provider.ask, threading.Event(), threading.Event(), threading.Event()
+    ask, begun, over, returned = provider.attempt, threading.Event(), threading.Event(), threading.Event()
 
     def hangs(_task: Any, record: Any, **_: Any) -> Finding:
         """Nothing stops it; when it comes back it has the data."""
-        monkeypatch.setattr(provider, "ask", ask)
+        monkeypatch.setattr(provider, "attempt", ask)
         begun.set()
         over.wait(PATIENCE_SECONDS)
         return Finding(Completed({"by": "the hung"}), record)
@@ -156,7 +156,7 @@ def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(
             if arguments[2] == {"by": "the hung"}:
                 returned.set()
 
-    monkeypatch.setattr(provider, "ask", hangs)
+    monkeypatch.setattr(provider, "attempt", hangs)
     monkeypatch.setattr(wiring.store(), "complete", completes)
     calls = iter([60.0])
 

@@ -11,9 +11,9 @@ from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Finding
 from shared.provider.attempt import Attempt
 from shared.provider.credentials.credentials import Credentials
+from shared.provider.delays import Delays
 from shared.provider.exchange import Exchange
 from shared.provider.language.rules import Rules
-from shared.provider.pace import Pace
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
 from shared.record import Record
@@ -438,7 +438,7 @@ def attempt(found: Rules, known: Record, clock: Callable[[], float]) -> Finding:
     transport = Transport(2, clock=clock)
     exchange = Exchange(found.servers, transport, Credentials((), Secrets(), transport), clock=clock)
     context = {"input": known.input, "outputs": known.outputs or {}, "task": {"id": "t", "name": TASK.name}}
-    return Attempt(found, Pace(found, Random(1)), exchange.begin(20, None), context, known, START_MS).run()
+    return Attempt(found, Delays(found, Random(1)), exchange.begin(20, None), context, known, START_MS).run()
 
 
 @pytest.mark.parametrize("drip", [b"H", b"HTTP/1.1 200 OK\r\n\r\n"])

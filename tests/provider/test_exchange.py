@@ -12,8 +12,8 @@ from shared.provider import exchange as exchange_module
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.exchange import MAX_PAGES, Answered, Exchange
 from shared.provider.language.acceptor import Acceptor
+from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
-from shared.provider.language.template import Expression
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
 from tests.support.asking import DONE, Secrets, ask, outcome, provider, rules

@@ -64,7 +64,7 @@ def test_a_poll_operation_makes_the_first_attempt_a_submit_that_must_not_be_repe
 
 
 def test_trouble_of_our_own_is_a_retry_like_any_other() -> None:
-    found = provider(rules("http://a.example")).trouble(record(), now=START_MS, reason="crashed")
+    found = provider(rules("http://a.example")).retry(record(), now=START_MS, reason="crashed")
     assert (outcome(found)["is"], found.record.errors, found.record.reason) == ("retry", 1, "crashed")
 
 
@@ -194,7 +194,7 @@ def test_another_job_of_the_same_task_has_another_key() -> None:
 def test_a_key_fits_into_a_header_whatever_the_name() -> None:
     with Site(Says(202, {"id": "j"})) as site:
         asked = provider(rules(site.url, **KEYED))
-        asked.ask(Task("example", "名前 \N{SNOWMAN}"), record(), now=START_MS, seconds=20)
+        asked.attempt(Task("example", "名前 \N{SNOWMAN}"), record(), now=START_MS, seconds=20)
         assert site.calls[0].headers["Idempotency-Key"].isascii()
 
 
@@ -218,7 +218,7 @@ def test_tasks_in_many_threads_share_a_client_and_nothing_else() -> None:
             together.wait(GUARD_SECONDS)
             task, found = Task("example", f"n{number}"), []
             for _ in range(3):
-                finding = asked.ask(task, record(), now=START_MS, seconds=GUARD_SECONDS)
+                finding = asked.attempt(task, record(), now=START_MS, seconds=GUARD_SECONDS)
                 found.append((finding.outcome, finding.record.outputs))
             return found
 

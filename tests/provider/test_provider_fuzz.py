@@ -300,7 +300,7 @@ def test_any_file_and_any_answers_give_one_outcome_each_time_and_in_time(
     known, now = record(input={"v": value}), START_MS
     for _ in range(4):
         begun = transport.now
-        finding = asked.ask(TASK, known, now=now, seconds=SECONDS)
+        finding = asked.attempt(TASK, known, now=now, seconds=SECONDS)
         assert transport.now <= begun + SECONDS + 1e-6
         check(finding)
         if not isinstance(finding.outcome, Pending | Retry):
@@ -418,7 +418,7 @@ def test_any_file_is_well_formed_or_refused_with_its_place(file: Any) -> None:
         refused = "$"
         transport = Scripted([Said(Reply(200, {}, b'{"status": "completed", "id": 1, "link": "/x"}', ""), 0.1)])
         asked = Provider(rules, transport, Credentials(rules.security, Secrets(), transport), random.Random(1))
-        check(asked.ask(TASK, record(input={"v": "x"}), now=START_MS, seconds=SECONDS))
+        check(asked.attempt(TASK, record(input={"v": "x"}), now=START_MS, seconds=SECONDS))
     assert "$" in refused
 
 

@@ -698,7 +698,7 @@ def before_and_probe(queue: Queue, rewind: Rewind) -> tuple[Hold, Hold]:
 def mixed(good: Hold, bad: Hold) -> Health:
     """What a good and a bad answer tell together."""
     well, troubled = frozenset({good.task.name}), frozenset({bad.task.name})
-    return dataclasses.replace(trouble(0), well=well, troubled=troubled)
+    return dataclasses.replace(trouble(0), well=well, unwell=troubled)
 
 
 def test_if_the_probes_worker_dies_another_probe_is_made_after_its_lease(queue: Queue, rewind: Rewind) -> None:
@@ -748,7 +748,7 @@ def test_a_probe_keeps_to_the_limits(queue: Queue, rewind: Rewind) -> None:
 
 
 def trouble(count: int = 1, patience: int = 3) -> Health:
-    return Health(troubles=count, troubled=NAMES, patience=patience, trouble_seconds=100, longest_seconds=700)
+    return Health(errors=count, unwell=NAMES, errors_to_pause=patience, shortest_seconds=100, longest_seconds=700)
 
 
 def settle_one(queue: Queue, health: Health) -> None:
@@ -813,7 +813,7 @@ def test_failures_that_are_told_late_neither_lengthen_a_pause_nor_the_next_one(q
 
 def test_the_provider_asks_for_longer_than_its_troubles_would(queue: Queue) -> None:
     put(queue, "ab")
-    settle_one(queue, Health(pause_seconds=900, troubles=3, patience=3, trouble_seconds=100, longest_seconds=700))
+    settle_one(queue, Health(pause_seconds=900, errors=3, errors_to_pause=3, shortest_seconds=100, longest_seconds=700))
     assert claim(queue).wait_seconds == about(900)
 
 

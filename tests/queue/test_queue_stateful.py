@@ -274,11 +274,11 @@ HEALTH = st.sampled_from(
         Health(well=ODD | EVEN),
         Health(pause_seconds=500),
         Health(pause_seconds=50, well=ODD),
-        Health(troubles=1, patience=2, trouble_seconds=300, longest_seconds=700),
-        Health(troubles=1, troubled=EVEN, patience=2, trouble_seconds=300, longest_seconds=700),
-        Health(troubles=3, troubled=ODD | EVEN, patience=2, trouble_seconds=300, longest_seconds=700),
-        Health(well=ODD, troubled=EVEN, trouble_seconds=300, longest_seconds=700),
-        Health(troubled=EVEN, trouble_seconds=300, longest_seconds=700),
+        Health(errors=1, errors_to_pause=2, shortest_seconds=300, longest_seconds=700),
+        Health(errors=1, unwell=EVEN, errors_to_pause=2, shortest_seconds=300, longest_seconds=700),
+        Health(errors=3, unwell=ODD | EVEN, errors_to_pause=2, shortest_seconds=300, longest_seconds=700),
+        Health(well=ODD, unwell=EVEN, shortest_seconds=300, longest_seconds=700),
+        Health(unwell=EVEN, shortest_seconds=300, longest_seconds=700),
     ]
 )
 many_names = st.sampled_from([f"task {number}" for number in range(9)])

@@ -223,7 +223,7 @@ def test_a_full_server_still_drains(queue: Queue, seed: Any, bench: Bench, redis
     [
         Health(pause_seconds=60),
         Health(well=frozenset({"lost"})),
-        Health(troubles=9, trouble_seconds=60, longest_seconds=60),
+        Health(errors=9, shortest_seconds=60, longest_seconds=60),
     ],
     ids=["pause", "well", "troubles"],
 )

@@ -74,7 +74,7 @@ def submitted(**fields: Any) -> Record:
 
 def ask(asked: Provider, known: Record | None = None, *, now: int = START_MS, seconds: float = 20) -> Finding:
     """One attempt."""
-    return asked.ask(TASK, known or record(), now=now, seconds=seconds)
+    return asked.attempt(TASK, known or record(), now=now, seconds=seconds)
 
 
 def outcome(finding: Finding) -> dict[str, Any]:

@@ -386,14 +386,14 @@ class MemoryQueue:
         pause_ms = float(_ms(health.pause_seconds))
         until, pauses = parts.number("until"), parts.number("pauses") or 0
         is_paused = until is not None and self.now_ms < until
-        in_a_row = (parts.number("troubles") or 0) + health.troubles
-        if health.well or health.troubles or pause_ms > 0:
+        in_a_row = (parts.number("troubles") or 0) + health.errors
+        if health.well or health.errors or pause_ms > 0:
             parts.gate.pop("troubles", None)
-        is_enough = health.troubles > 0 and not health.well and in_a_row >= health.patience
-        if health.troubles and not health.well:
+        is_enough = health.errors > 0 and not health.well and in_a_row >= health.errors_to_pause
+        if health.errors and not health.well:
             parts.set_number("troubles", in_a_row)
-        if not is_paused and (is_enough or (until is not None and probe & health.troubled)):
-            grown = _ms(health.trouble_seconds) * 2**pauses
+        if not is_paused and (is_enough or (until is not None and probe & health.unwell)):
+            grown = _ms(health.shortest_seconds) * 2**pauses
             pause_ms = max(pause_ms, min(_ms(health.longest_seconds), grown))
         if pause_ms > 0:
             parts.set_number("until", max(until or 0, self.now_ms + math.ceil(pause_ms)))

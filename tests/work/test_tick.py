@@ -640,8 +640,8 @@ def test_a_bad_task_and_a_broken_one_harm_no_other(
     for i in range(10):
         begun(f"task {i}")
     simulator.say(completed({}))
-    ask, record = provider.ask, worker._record
-    monkeypatch.setattr(provider, "ask", lambda task, *a, **k: 1 / 0 if task.name == "task 3" else ask(task, *a, **k))
+    real, record = provider.attempt, worker._record
+    monkeypatch.setattr(provider, "attempt", lambda one, *a, **k: 1 / 0 if one.name == "task 3" else real(one, *a, **k))
     monkeypatch.setattr(worker, "_record", lambda one: 1 / 0 if one.hold.task.name == "task 7" else record(one))
     tally = bed.tick(worker, pool=ThreadPoolExecutor, idle_seconds=0)
     assert tally["example"] == {"claimed": 10, "completed": 8, "retried": 1, "released": 1}
@@ -676,7 +676,7 @@ def test_a_task_that_kills_its_worker_is_given_up_and_its_neighbours_are_served(
     for name in ("killer", "x", "y", "z"):
         begun(name)
     simulator.say(completed({}))
-    ask, killed = provider.ask, list[str]()
+    ask, killed = provider.attempt, list[str]()
 
     def kills(task: Task, *arguments: Any, **options: Any) -> Any:
         if task.name == "killer":
@@ -684,7 +684,7 @@ def test_a_task_that_kills_its_worker_is_given_up_and_its_neighbours_are_served(
             raise Died
         return ask(task, *arguments, **options)
 
-    monkeypatch.setattr(provider, "ask", kills)
+    monkeypatch.setattr(provider, "attempt", kills)
     for _ in range(6):
         try:
             bed.tick(worker)

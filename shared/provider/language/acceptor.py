@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shared.codec import Json
+from shared.provider.language.expression import Expression
 from shared.provider.language.reader import Reader
-from shared.provider.language.template import Expression
 
 Verdict: TypeAlias = Literal["pending", "success", "failure", "retry", "resubmit"]
 Stage: TypeAlias = Literal["submit", "poll", "result"]

@@ -9,8 +9,8 @@ from email.utils import parsedate_to_datetime
 from typing import Literal, TypeAlias
 
 from shared.codec import Json
+from shared.provider.language.expression import Expression
 from shared.provider.language.reader import Reader
-from shared.provider.language.template import Expression
 
 _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 """Python's own reading takes `1_0` and the digits of other scripts as well."""

@@ -5,14 +5,15 @@ from typing import Literal, TypeAlias
 
 from shared.codec import Json
 from shared.errors import ProviderFileError
+from shared.provider.language.expression import Expression
+from shared.provider.language.placeholder import placeholders
 from shared.provider.language.reader import Reader
-from shared.provider.language.template import Expression, placeholders
 
 Decoding: TypeAlias = Literal["auto", "json", "jsonl", "csv", "text", "url"]
 ContentType: TypeAlias = Literal["application/json", "application/x-www-form-urlencoded", "text/plain", "text/csv"]
 
 DEFAULT_TIMEOUT_SECONDS = 20.0
-TEMPLATES = ("url", "query", "headers", "body")
+WITH_PLACEHOLDERS = ("url", "query", "headers", "body")
 """The parts of an operation that may hold placeholders."""
 
 
@@ -34,7 +35,7 @@ class Operation:
 
     def placed(self) -> list[tuple[str, Expression]]:
         """The expressions of its placeholders, each with the part that it stands in."""
-        return [(part, one.expression) for part in TEMPLATES for one in placeholders(getattr(self, part))]
+        return [(part, one.expression) for part in WITH_PLACEHOLDERS for one in placeholders(getattr(self, part))]
 
 
 def read_operation(reader: Reader) -> Operation:
@@ -62,7 +63,7 @@ def read_operation(reader: Reader) -> Operation:
         timeout_seconds=reader.number("timeout", DEFAULT_TIMEOUT_SECONDS, beyond=True),
     )
     reader.done()
-    for part in TEMPLATES:
+    for part in WITH_PLACEHOLDERS:
         try:
             for one in placeholders(getattr(operation, part)):
                 _refuse_unknown_name(reader, part, one.expression)
@@ -72,7 +73,7 @@ def read_operation(reader: Reader) -> Operation:
 
 
 def _refuse_unknown_name(reader: Reader, part: str, expression: Expression) -> None:
-    """A placeholder that can never have a value: it reads a name that templates do not have."""
+    """A placeholder that can never have a value: it reads a name that there is not."""
     for name, field in sorted(expression.references, key=str):
         if name not in ("input", "outputs", "task", "callback", "response"):
             reason = f"reads {name!r}; there are input (input.{name}?), outputs, task, callback and response"

@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.codec import Json
 from shared.errors import ProviderFileError
-from shared.provider.language.template import Expression
+from shared.provider.language.expression import Expression
 
 _MISSING: Any = object()
 _REFERENCE = re.compile(r"ssm:/\S+|secretsmanager:\S+|env:[A-Za-z_]\w*")

@@ -13,12 +13,12 @@ from shared.errors import ProviderFileError
 from shared.limits import Limits
 from shared.provider.language.acceptor import Acceptor, read_acceptor
 from shared.provider.language.backoff import Backoff
+from shared.provider.language.expression import Expression
 from shared.provider.language.hint import Hint, read_hint
 from shared.provider.language.operation import Operation, read_operation
 from shared.provider.language.reader import Reader
 from shared.provider.language.security import Scheme, read_scheme
 from shared.provider.language.signature import Signature, read_signature
-from shared.provider.language.template import Expression
 from shared.provider.wire.origin import has_origin
 
 

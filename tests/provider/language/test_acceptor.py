@@ -7,7 +7,7 @@ import pytest
 from shared.errors import ProviderFileError
 from shared.outcome import Failed
 from shared.provider.language.acceptor import TRANSIENT_STATUSES, Acceptor, judge
-from shared.provider.language.template import Expression
+from shared.provider.language.expression import Expression
 from tests.support.asking import DONE, ask, outcome, provider, rules, submitted
 from tests.support.servers import Says, Site
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.provider.language.expression import Expression
 from shared.provider.language.hint import Hint, hinted_seconds
-from shared.provider.language.template import Expression
 from tests.support.asking import NO_JITTER, ask, outcome, provider, rules, submitted
 from tests.support.clock import START_MS
 from tests.support.servers import Says, Site

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider import Finding
-from shared.provider.pace import PAUSE_JITTER, TIMEOUT, TROUBLES, Pace
+from shared.provider.delays import PAUSE_JITTER, PROVIDER_ERRORS, TIMEOUT, Delays
 from shared.record import Record
 from tests.support.asking import NO_JITTER, record, rules, submitted
 from tests.support.clock import START_MS
@@ -17,15 +17,15 @@ from tests.support.clock import START_MS
 STEADY = {"initialDelay": 1, "minDelay": 2, "maxDelay": 20, "multiplier": 2, "maxWaitTime": 100, "maxErrors": 3}
 
 
-def pace(**polling: Any) -> Pace:
-    return Pace(rules("http://a.example", polling=STEADY | NO_JITTER | polling), Random(1))
+def made_by(**polling: Any) -> Delays:
+    return Delays(rules("http://a.example", polling=STEADY | NO_JITTER | polling), Random(1))
 
 
 def at(seconds: float) -> int:
     return START_MS + round(seconds * 1000)
 
 
-def pendings(made: Pace, count: int) -> list[float]:
+def pendings(made: Delays, count: int) -> list[float]:
     known, delays = record(submitted_at=START_MS), []
     for _ in range(count):
         finding = made.pending(known, START_MS)
@@ -36,13 +36,13 @@ def pendings(made: Pace, count: int) -> list[float]:
 
 
 def test_the_first_wait_is_the_initial_one_and_the_others_grow_up_to_the_longest() -> None:
-    assert pendings(pace(), 6) == [1, 4, 8, 16, 20, 20]
+    assert pendings(made_by(), 6) == [1, 4, 8, 16, 20, 20]
 
 
 def test_trouble_grows_from_the_shortest_wait_up_to_the_longest() -> None:
-    made, known, delays = pace(maxErrors=10), submitted(), []
+    made, known, delays = made_by(maxErrors=10), submitted(), []
     for _ in range(5):
-        finding = made.trouble(known, START_MS, "http")
+        finding = made.retry(known, START_MS, "http")
         known = finding.record
         assert isinstance(finding.outcome, Retry)
         delays.append(finding.outcome.delay_seconds)
@@ -50,31 +50,31 @@ def test_trouble_grows_from_the_shortest_wait_up_to_the_longest() -> None:
 
 
 def test_a_good_answer_forgets_the_trouble_before() -> None:
-    made = pace()
-    known = made.trouble(submitted(polls=0), START_MS, "http").record
+    made = made_by()
+    known = made.retry(submitted(polls=0), START_MS, "http").record
     assert (known.errors, known.reason) == (1, "http")
     finding = made.pending(known, START_MS)
     assert (finding.record.errors, finding.record.reason, finding.record.polls) == (0, None, 1)
 
 
 def test_trouble_beyond_the_limit_in_a_row_is_the_end_with_the_last_word() -> None:
-    made, known = pace(), submitted()
+    made, known = made_by(), submitted()
     for _ in range(3):
-        finding = made.trouble(known, START_MS, "http")
+        finding = made.retry(known, START_MS, "http")
         assert isinstance(finding.outcome, Retry)
         known = finding.record
-    assert made.trouble(known, START_MS, "http").outcome == Failed("too-many-errors", "http")
-    assert made.trouble(known, START_MS, "http", said="over quota").outcome == Failed("too-many-errors", "over quota")
+    assert made.retry(known, START_MS, "http").outcome == Failed("too-many-errors", "http")
+    assert made.retry(known, START_MS, "http", said="over quota").outcome == Failed("too-many-errors", "over quota")
 
 
 def test_without_patience_the_first_trouble_is_the_end() -> None:
-    assert pace(maxErrors=0).trouble(submitted(), START_MS, "http").outcome == Failed("too-many-errors", "http")
+    assert made_by(maxErrors=0).retry(submitted(), START_MS, "http").outcome == Failed("too-many-errors", "http")
 
 
 def test_a_hint_replaces_the_backoff_and_is_not_shortened_by_the_longest_wait() -> None:
-    made = pace(maxWaitTime=10_000)
+    made = made_by(maxWaitTime=10_000)
     assert made.pending(submitted(), START_MS, 500).outcome == Pending(500)
-    assert made.trouble(submitted(), START_MS, "http", 500).outcome == Retry(500, "http")
+    assert made.retry(submitted(), START_MS, "http", 500).outcome == Retry(500, "http")
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_a_hint_replaces_the_backoff_and_is_not_shortened_by_the_longest_wait() 
     ],
 )
 def test_a_wait_beyond_the_deadline_ends_there_or_is_the_end(now: float, hint: float, delay: float | None) -> None:
-    made = pace()
+    made = made_by()
     for finding, kind in (
         (made.pending(submitted(), at(now), hint), Pending),
-        (made.trouble(submitted(), at(now), "http", hint), Retry),
+        (made.retry(submitted(), at(now), "http", hint), Retry),
     ):
         if delay is None:
             assert finding.outcome == TIMEOUT
@@ -105,7 +105,7 @@ def test_a_wait_beyond_the_deadline_ends_there_or_is_the_end(now: float, hint: f
 
 
 def test_the_deadline_counts_from_the_first_submit_and_before_it_from_the_request() -> None:
-    made = pace()
+    made = made_by()
     late = record(created_at=at(-99), submitted_at=START_MS)
     assert made.pending(late, START_MS, 50).outcome == Pending(50)
     assert made.pending(record(created_at=at(-99)), START_MS, 50).outcome == TIMEOUT
@@ -113,11 +113,11 @@ def test_the_deadline_counts_from_the_first_submit_and_before_it_from_the_reques
 
 def test_a_pending_answer_carries_what_is_known() -> None:
     known = submitted(partial={"a": 1}, progress=0.5)
-    assert pace().pending(known, START_MS, 5).outcome == Pending(5, {"a": 1}, 0.5)
+    assert made_by().pending(known, START_MS, 5).outcome == Pending(5, {"a": 1}, 0.5)
 
 
 def test_jitter_spreads_computed_waits_between_the_shortest_and_themselves_and_leaves_hints() -> None:
-    made = Pace(rules("http://a.example", polling=STEADY | {"minDelay": 2, "maxDelay": 1000}), Random(1))
+    made = Delays(rules("http://a.example", polling=STEADY | {"minDelay": 2, "maxDelay": 1000}), Random(1))
     known = submitted(polls=5)
     delays = {outcome_delay(made.pending(known, START_MS).outcome) for _ in range(200)}
     assert len(delays) > 190
@@ -153,11 +153,11 @@ def outcome_delay(found: Pending | Retry | Completed | Failed) -> float:
 def test_any_pace_waits_a_finite_time_or_ends(
     polling: dict[str, Any], polls: int, errors: int, later: int, hint: float | None
 ) -> None:
-    made = Pace(rules("http://a.example", polling=polling), Random(1))
+    made = Delays(rules("http://a.example", polling=polling), Random(1))
     known: Record = submitted(polls=polls, errors=errors)
     for finding in (
         made.pending(known, START_MS + later, hint),
-        made.trouble(known, START_MS + later, "http", hint),
+        made.retry(known, START_MS + later, "http", hint),
     ):
         if isinstance(finding.outcome, Pending | Retry):
             assert 0 <= finding.outcome.delay_seconds < float("inf")
@@ -184,7 +184,7 @@ GOOD = (
     found(TIMEOUT),
 )
 BAD = (
-    *(found(Retry(2, reason), errors=1, reason=reason) for reason in TROUBLES),
+    *(found(Retry(2, reason), errors=1, reason=reason) for reason in PROVIDER_ERRORS),
     found(Failed("too-many-errors"), errors=4, reason="http"),
     found(TIMEOUT, errors=1, reason="deadline"),
 )
@@ -199,26 +199,26 @@ SILENT = (
 
 @pytest.mark.parametrize("finding", GOOD)
 def test_an_answer_that_the_file_knows_says_that_the_provider_is_well(finding: Finding) -> None:
-    health = pace().health(named(finding, *BAD, *SILENT))
-    assert (health.well, health.troubles, health.pause_seconds) == (frozenset({"0"}), 0, 0)
-    assert health.troubled == {str(number) for number in range(1, len(BAD) + 1)}
+    health = made_by().health(named(finding, *BAD, *SILENT))
+    assert (health.well, health.errors, health.pause_seconds) == (frozenset({"0"}), 0, 0)
+    assert health.unwell == {str(number) for number in range(1, len(BAD) + 1)}
 
 
 @pytest.mark.parametrize("finding", BAD)
 def test_no_answer_or_one_that_passes_is_trouble_though_the_task_ends_with_it(finding: Finding) -> None:
-    health = pace().health(named(finding, finding, *SILENT))
-    assert (health.well, health.troubles, health.pause_seconds) == (frozenset(), 2, 0)
-    assert health.troubled == {"0", "1"}
+    health = made_by().health(named(finding, finding, *SILENT))
+    assert (health.well, health.errors, health.pause_seconds) == (frozenset(), 2, 0)
+    assert health.unwell == {"0", "1"}
 
 
 @pytest.mark.parametrize("finding", SILENT)
 def test_what_concerns_one_job_or_ourselves_says_nothing_of_the_provider(finding: Finding) -> None:
-    health = pace().health(named(finding))
-    assert (health.well, health.troubled, health.troubles, health.pause_seconds) == (frozenset(), frozenset(), 0, 0)
+    health = made_by().health(named(finding))
+    assert (health.well, health.unwell, health.errors, health.pause_seconds) == (frozenset(), frozenset(), 0, 0)
 
 
 def test_a_pause_is_the_longest_one_asked_for_and_jitter_never_shortens_it() -> None:
-    made = pace()
+    made = made_by()
     findings = [found(Retry(30, "http", pause_seconds=30)), found(Failed("timeout", pause_seconds=60)), GOOD[0]]
     pauses = [made.health(named(*findings)).pause_seconds for _ in range(200)]
     assert 60 <= min(pauses) < 61
@@ -227,13 +227,13 @@ def test_a_pause_is_the_longest_one_asked_for_and_jitter_never_shortens_it() -> 
 
 def test_no_pause_is_longer_than_a_task_may_take() -> None:
     asked_for = found(Retry(2, "http", pause_seconds=1e9))
-    assert 100 <= pace(maxWaitTime=100).health(named(asked_for)).pause_seconds <= 100 * PAUSE_JITTER
+    assert 100 <= made_by(maxWaitTime=100).health(named(asked_for)).pause_seconds <= 100 * PAUSE_JITTER
 
 
 def test_a_pause_for_troubles_begins_at_the_shortest_wait_but_never_at_nothing() -> None:
-    health = pace().health(named(*BAD))
-    assert 2 <= health.trouble_seconds <= 2 * PAUSE_JITTER
+    health = made_by().health(named(*BAD))
+    assert 2 <= health.shortest_seconds <= 2 * PAUSE_JITTER
     assert health.longest_seconds == 20
-    restless = pace(minDelay=0, maxDelay=0).health(named(*BAD))
-    assert 1 <= restless.trouble_seconds <= PAUSE_JITTER
+    restless = made_by(minDelay=0, maxDelay=0).health(named(*BAD))
+    assert 1 <= restless.shortest_seconds <= PAUSE_JITTER
     assert restless.longest_seconds == 1

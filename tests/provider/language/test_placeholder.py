@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from shared.codec import dumps
 from shared.errors import ProviderFileError
 from shared.outcome import Failed
-from shared.provider.language.template import Expression, fill, fill_url, placeholders, text_of
+from shared.provider.language.expression import Expression
+from shared.provider.language.placeholder import fill, fill_url, placeholders, text_of
 from tests.support.asking import ask, provider, record, rules
 from tests.support.servers import Site
 
@@ -121,7 +122,7 @@ def test_an_expression_knows_which_names_it_reads(text: str, roots: set[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("template", "filled"),
+    ("text", "filled"),
     [
         ("${input.n}", 5),
         ("${input.flag}", True),
@@ -145,8 +146,8 @@ def test_an_expression_knows_which_names_it_reads(text: str, roots: set[str]) ->
         (None, None),
     ],
 )
-def test_a_lone_placeholder_keeps_its_type_and_elsewhere_text_is_inserted(template: Any, filled: Any) -> None:
-    found = fill(template, CONTEXT)
+def test_a_lone_placeholder_keeps_its_type_and_elsewhere_text_is_inserted(text: Any, filled: Any) -> None:
+    found = fill(text, CONTEXT)
     assert (found, type(found)) == (filled, type(filled))
 
 
@@ -157,7 +158,7 @@ def test_what_is_filled_in_is_not_filled_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "url"),
+    ("text", "url"),
     [
         ("/x/${input.q}", "/x/a%20b%2Fc%3F"),
         ("/x/${+input.q}", "/x/a%20b/c?"),
@@ -181,18 +182,18 @@ def test_what_is_filled_in_is_not_filled_again() -> None:
         ("../${outputs.id}", "../j-1"),
     ],
 )
-def test_values_in_a_url_are_encoded_unless_reserved_or_the_whole_of_it(template: str, url: str | None) -> None:
-    assert fill_url(template, CONTEXT) == url
+def test_values_in_a_url_are_encoded_unless_reserved_or_the_whole_of_it(text: str, url: str | None) -> None:
+    assert fill_url(text, CONTEXT) == url
 
 
 @pytest.mark.parametrize("value", [".", ".."])
 @pytest.mark.parametrize(
-    "template",
+    "text",
     ["/jobs/${input.v}", "/jobs/${input.v}/x", "${input.v}/x", "/jobs/${input.v}?a=b", "/a/../${+input.v}#c"],
 )
-def test_a_value_cannot_climb_out_of_its_path(template: str, value: str) -> None:
+def test_a_value_cannot_climb_out_of_its_path(text: str, value: str) -> None:
     with pytest.raises(ValueError, match="another path"):
-        fill_url(template, {"input": {"v": value}})
+        fill_url(text, {"input": {"v": value}})
 
 
 @pytest.mark.parametrize("value", ["..", "%2e%2e/%2E%2E/admin", ".%2e/admin", "a/%2e", "%2E./x", "%2e%2e?a=b"])
@@ -209,15 +210,15 @@ def test_a_value_that_only_looks_like_climbing_is_encoded(value: str) -> None:
     assert url.count("/") == 2
 
 
-@pytest.mark.parametrize("template", ["/x/${input.v}", "/x/${+input.v}"])
-def test_text_that_utf8_cannot_carry_does_not_fit_into_a_url(template: str) -> None:
+@pytest.mark.parametrize("text", ["/x/${input.v}", "/x/${+input.v}"])
+def test_text_that_utf8_cannot_carry_does_not_fit_into_a_url(text: str) -> None:
     with pytest.raises(ValueError, match="surrogates"):
-        fill_url(template, {"input": {"v": "\ud800"}})
+        fill_url(text, {"input": {"v": "\ud800"}})
 
 
 def test_placeholders_are_found_wherever_they_stand() -> None:
-    template = {"a": "x${input.a}y${+outputs.b}", "b": [1, None, ["${task.c}"]], "c": {"d": "${response.{e: e}}"}}
-    found = [(one.expression.text, one.reserved) for one in placeholders(template)]
+    text = {"a": "x${input.a}y${+outputs.b}", "b": [1, None, ["${task.c}"]], "c": {"d": "${response.{e: e}}"}}
+    found = [(one.expression.text, one.reserved) for one in placeholders(text)]
     assert found == [("input.a", False), ("outputs.b", True), ("task.c", False), ("response.{e: e}", False)]
 
 

@@ -1,4 +1,4 @@
-"""A provider's patience: how long to wait after an answer, and when it was enough."""
+"""How long to wait after a reply, and when it was enough."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from shared.provider.language.rules import Rules
 from shared.record import Record
 
 TIMEOUT = Failed("timeout")
-TROUBLES = ("transport", "deadline", "http")
+PROVIDER_ERRORS = ("transport", "deadline", "http")
 """Reasons of a retry that speak of the provider as a whole, not of one job."""
 PAUSE_JITTER = 1.25
 LEAST_PAUSE_SECONDS = 1.0
@@ -27,7 +27,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Delays:
     """Turns answers that are no end into "again in so many seconds", or into the end when it would be too late."""
 
     rules: Rules
@@ -40,7 +40,7 @@ class Pace:
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
 
-    def trouble(self, record: Record, now: int, reason: str, hint: float | None = None, said: Json = None) -> Finding:
+    def retry(self, record: Record, now: int, reason: str, hint: float | None = None, said: Json = None) -> Finding:
         """After trouble that says nothing about the job: another try, or the end after too much of it in a row.
 
         `said` is the provider's own word on it, kept with the end.
@@ -65,11 +65,11 @@ class Pace:
         troubled = frozenset(name for name, one in findings.items() if _is_trouble(one))
         return Health(
             well=well,
-            troubled=troubled,
+            unwell=troubled,
             pause_seconds=longer
             * min(max((end.pause_seconds for end in ends), default=0), self.rules.max_wait_seconds),
-            troubles=0 if well else len(troubled),
-            trouble_seconds=longer * max(backoff.min_delay, LEAST_PAUSE_SECONDS),
+            errors=0 if well else len(troubled),
+            shortest_seconds=longer * max(backoff.min_delay, LEAST_PAUSE_SECONDS),
             longest_seconds=max(backoff.max_delay, LEAST_PAUSE_SECONDS),
         )
 
@@ -96,7 +96,7 @@ def _is_trouble(finding: Finding) -> bool:
     """Whether it speaks against the provider as a whole, not one job; the task may have ended with it."""
     match finding.outcome:
         case Retry(reason=reason):
-            return reason in TROUBLES
+            return reason in PROVIDER_ERRORS
         case Failed(TIMEOUT.reason | "too-many-errors"):
-            return finding.record.reason in TROUBLES
+            return finding.record.reason in PROVIDER_ERRORS
     return False

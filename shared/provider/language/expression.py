@@ -1,0 +1,68 @@
+"""JMESPath: what a provider file reads of a reply, or puts into a request."""
+
+import re
+from collections.abc import Iterator
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from shared.codec import Json, canonical
+from shared.errors import ProviderFileError
+
+_STEPS = frozenset(
+    {"subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten"}
+)
+"""Nodes of a syntax tree whose first child alone is evaluated over the root."""
+_FAILURES = (JMESPathError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What jmespath raises for values that an expression does not fit: mixed comparisons, steps of 0, huge numbers."""
+
+
+class Expression:
+    """A compiled JMESPath expression that answers null where it cannot be evaluated. Raises ProviderFileError."""
+
+    __slots__ = ("_calculates", "_compiled", "references", "text")
+
+    def __init__(self, text: str) -> None:
+        try:
+            self._compiled = jmespath.compile(text)
+        except (JMESPathError, ValueError, RecursionError) as error:
+            hint = " (a name with a dash stands in double quotes)" if re.search(r"\w-[A-Za-z]", text) else ""
+            raise ProviderFileError(f"{text!r} is not JMESPath{hint}: {' '.join(str(error).split())}") from error
+        self.text = text
+        self.references = frozenset(_references(self._compiled.parsed))
+        self._calculates = "(" in text or "&" in text
+
+    def of(self, value: Json) -> Json:
+        """What the expression finds in `value`; None where it fails, or finds what JSON has not (an infinity)."""
+        try:
+            found = self._compiled.search(value)
+            if self._calculates:
+                canonical(found)
+        except _FAILURES:
+            return None
+        return found
+
+    def refers_to(self, root: str) -> bool:
+        """Whether the expression reads the name `root` of what it is evaluated over."""
+        return any(name == root for name, _ in self.references)
+
+
+def _references(node: Json) -> Iterator[tuple[str, str | None]]:
+    """The names at the root that a syntax tree reads, each with the field taken of it if it is a plain one."""
+    match node:
+        case {"type": "field", "value": name}:
+            yield name, None
+        case {"type": "subexpression", "children": [{"type": "field", "value": name}, step, *_]}:
+            yield name, _first_field(step)
+        case {"type": kind, "children": [left, *_]} if kind in _STEPS:
+            yield from _references(left)
+        case {"type": kind, "children": children} if kind != "expref":
+            for child in children:
+                yield from _references(child)
+
+
+def _first_field(step: Json) -> str | None:
+    """The field that a step begins with: `a` in `a[0].b`."""
+    while step["type"] in _STEPS and step["children"]:
+        step = step["children"][0]
+    return step["value"] if step["type"] == "field" else None
