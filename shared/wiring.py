@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from shared.api.batch import Batcher
-    from shared.api.callback import Addresses, Receiver
+    from shared.api.callback import Receiver
     from shared.api.cancel import Canceller
     from shared.api.enqueue import Enqueuer
     from shared.api.revive import Reviver
     from shared.api.view import Viewer
     from shared.provider import Provider
+    from shared.provider.callback_url import CallbackUrls
     from shared.provider.language.rules import Rules
     from shared.queue import Queue
     from shared.store import Store
@@ -111,13 +112,13 @@ def s3() -> Any:
 
 
 @cache
-def addresses() -> "Addresses | None":
+def callback_urls() -> "CallbackUrls | None":
     """The URLs that providers call back, where the settings say how to make them."""
-    from shared.api.callback import Addresses
+    from shared.provider.callback_url import CallbackUrls
 
     if not (settings().callback_url and settings().callback_secret):
         return None
-    return Addresses(settings().callback_url, settings().callback_secret, aws.secret)
+    return CallbackUrls(settings().callback_url, settings().callback_secret, aws.secret)
 
 
 @cache
@@ -147,7 +148,7 @@ def providers() -> "dict[str, Provider]":
     from shared.provider.credentials.credentials import Credentials
     from shared.provider.wire.transport import Transport
 
-    transport, known, chance = Transport(_connections()), addresses(), random.SystemRandom()
+    transport, known, chance = Transport(_connections()), callback_urls(), random.SystemRandom()
     return {
         name: Provider(
             one,
@@ -231,7 +232,7 @@ def receiver() -> "Receiver":
         queue=queue(),
         worker=worker(),
         providers=providers(),
-        addresses=addresses(),
+        urls=callback_urls(),
         read_secret=aws.secret,
         clock=clock,
     )
@@ -298,7 +299,7 @@ def _rules(name: str, path: Path) -> "Rules":
     from shared.provider.language.rules import Rules
 
     rules = Rules.load(path, settings().provider_servers.get(name))
-    if rules.calls_back and addresses() is None:
+    if rules.calls_back and callback_urls() is None:
         raise ProviderFileError(f"{path.name}: ${{callback.url}} needs CALLBACK_URL and CALLBACK_SECRET")
     return rules
 

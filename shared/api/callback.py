@@ -6,18 +6,16 @@ about a lost job, the task is due now, or the file's shortest delay after the la
 within its limits. One that is lost, forged or late changes nothing.
 """
 
-import base64
-import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shared.api.answer import Answer
 from shared.api.request import Callback
-from shared.codec import canonical, dumps, loads
 from shared.errors import NotFound, RecordError, SecretUnavailable, Unavailable
 from shared.logs import facts, log
 from shared.outcome import Completed, Failed
 from shared.provider import Provider
+from shared.provider.callback_url import CallbackUrls
 from shared.provider.credentials.credentials import ReadSecret
 from shared.provider.wire.message import Reply
 from shared.queue import End, Queue, without_redis
@@ -27,47 +25,15 @@ from shared.task import Task
 from shared.work.worker import Worker
 
 
-class Addresses:
-    """The URLs under `base` that providers call back, each good for one submit of one generation of one task."""
-
-    def __init__(self, base: str, secret: str, read_secret: ReadSecret) -> None:
-        self._base = base.rstrip("/")
-        self._secret = secret
-        self._read_secret = read_secret
-
-    def url(self, task: Task, generation: int, resubmits: int) -> str:
-        """`${callback.url}`: the same for every try of one submit, as the key is. Raises SecretUnavailable."""
-        return f"{self._base}/callbacks/{task.provider}/{self._token(task, generation, resubmits)}"
-
-    def find(self, provider: str, token: str) -> tuple[Task, int, int] | None:
-        """Task, generation and resubmits of a token; None if it was not made here. Raises SecretUnavailable."""
-        try:
-            name, generation, resubmits = loads(_unpacked(token.partition(".")[0]))
-            found = Task(provider, str(name)), int(generation), int(resubmits)
-            if hmac.compare_digest(self._token(*found).encode(), token.encode()):
-                return found
-        except (ValueError, TypeError, OverflowError):
-            return None
-        return None
-
-    def _token(self, task: Task, generation: int, resubmits: int) -> str:
-        key = self._read_secret(self._secret, fresh=False)
-        if not key:
-            raise SecretUnavailable(f"{self._secret}: is empty")
-        job = [task.name, generation, resubmits]
-        signed = hmac.digest(key.encode(), canonical([task.provider, *job]).encode(), "sha256")
-        return f"{_packed(dumps(job).encode())}.{_packed(signed)}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """Takes callbacks. `addresses` None: this deployment gives no URLs away. `clock` tells epoch milliseconds."""
+    """Takes callbacks. `urls` None: this deployment gives no URLs away. `clock` tells epoch milliseconds."""
 
     store: Store
     queue: Queue
     worker: Worker
     providers: Mapping[str, Provider]
-    addresses: Addresses | None
+    urls: CallbackUrls | None
     read_secret: ReadSecret
     clock: Callable[[], int]
 
@@ -96,7 +62,7 @@ class Receiver:
         A body too large to be read cannot be believed, so its signature is no matter: the task is asked about.
         """
         provider = self.providers.get(callback.provider)
-        found = self.addresses.find(callback.provider, callback.token) if self.addresses and provider else None
+        found = self.urls.find(callback.provider, callback.token) if self.urls and provider else None
         if provider is None or found is None:
             raise _unknown()
         signature = provider.rules.signature
@@ -135,11 +101,3 @@ class Receiver:
 
 def _unknown() -> NotFound:
     return NotFound("there is no such callback", field="path")
-
-
-def _packed(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
-
-
-def _unpacked(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,4 +1,4 @@
-"""One attempt: the operations that ask a provider about one task, and what their answers mean."""
+"""One attempt: the operations that ask a provider about one task, and what their replies mean."""
 
 import dataclasses
 import math
@@ -8,7 +8,7 @@ from shared.codec import Json
 from shared.errors import TransportError
 from shared.outcome import Completed, Failed, Pending, Retry, RetryAction
 from shared.provider.delays import Delays, Finding
-from shared.provider.exchange import Answered, Exchange, enveloped
+from shared.provider.exchange import Decoded, Exchange, enveloped
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
 from shared.provider.language.hint import hinted_seconds
 from shared.provider.language.operation import Operation
@@ -29,7 +29,7 @@ _GOES_ON: tuple[Verdict, ...] = ("pending", "success")
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt under way at `now` (epoch ms): `record` grows with every answer, `context` with its outputs."""
+    """One attempt under way at `now` (epoch ms): `record` grows with every reply, `context` with its outputs."""
 
     rules: Rules
     delays: Delays
@@ -43,24 +43,24 @@ class Attempt:
         stage: Stage = "submit" if first else "poll"
         *before, last = self.rules.submit if first else (self.rules.asks_again,)
         response: Json = None
-        for operation in before:  # nothing of them is recorded: trouble in a later one repeats them all
-            answered = self.send(operation, stage, response)
-            if isinstance(answered, Finding):
-                return answered
-            verdict, acceptor = self.judged(answered, stage)
+        for operation in before:  # nothing of them is recorded: an error in a later one repeats them all
+            reply = self.send(operation, stage, response)
+            if isinstance(reply, Finding):
+                return reply
+            verdict, acceptor = self.judged(reply, stage)
             if verdict not in _GOES_ON:
-                return self.concluded(verdict, acceptor, answered, stage)
-            response = answered.envelope
-        answered = self.send(last, stage, response)
-        if isinstance(answered, Finding):
-            return answered
-        verdict, acceptor = self.judged(answered, stage)
+                return self.concluded(verdict, acceptor, reply, stage)
+            response = reply.envelope
+        reply = self.send(last, stage, response)
+        if isinstance(reply, Finding):
+            return reply
+        verdict, acceptor = self.judged(reply, stage)
         if first and verdict in _GOES_ON:
             self.record = dataclasses.replace(self.record, outputs=self.context["outputs"], job_at=self.now)
-        return self.concluded(verdict, acceptor, answered, stage)
+        return self.concluded(verdict, acceptor, reply, stage)
 
     def hear(self, payload: Reply) -> Finding | None:
-        """What a callback says, read as a poll's answer; nothing is asked. Its result is the worker's to fetch."""
+        """What a callback says, read as a poll's reply; nothing is asked. Its result is the worker's to fetch."""
         heard = self.with_outputs(self.rules.asks_again, enveloped(payload, "auto", self.context))
         verdict, acceptor = self.judged(heard, "poll")
         if heard.undecodable or verdict in ("retry", "resubmit"):
@@ -73,20 +73,20 @@ class Attempt:
                 return finding
         return None
 
-    def send(self, operation: Operation, stage: Stage, response: Json) -> Answered | Finding:
-        """The answer to an operation, its outputs kept; or what it means that there is none."""
+    def send(self, operation: Operation, stage: Stage, response: Json) -> Decoded | Finding:
+        """The reply to an operation, its outputs kept; or what it means that there is none."""
         context = self.context | {"response": response}
         stays = [one for one in self.rules.acceptors if one.on & self.stages(stage)]
         try:
-            answered = self.exchange.send(operation, context, stays)
+            reply = self.exchange.send(operation, context, stays)
         except TransportError as error:
             return self.unanswered(error)
-        if answered is None:
+        if reply is None:
             return self.without_url(operation, context, stage)
-        answered = self.with_outputs(operation, answered)
-        if answered.undecodable and 200 <= answered.status <= 299:
-            return self.retry("undecodable", answered)
-        return answered
+        reply = self.with_outputs(operation, reply)
+        if reply.undecodable and 200 <= reply.status <= 299:
+            return self.retry("undecodable", reply)
+        return reply
 
     def unanswered(self, error: TransportError) -> Finding:
         if error.reason in HOPELESS:
@@ -104,73 +104,73 @@ class Attempt:
         return Finding(Failed(reason, f"no value for {', '.join(one.text for one in lacking)}"), self.record)
 
     def stages(self, stage: Stage) -> set[Stage]:
-        """The stages whose acceptors judge an answer: without a poll operation a submit counts as poll."""
+        """The stages whose acceptors judge a reply: without a poll operation a submit counts as poll."""
         return {stage} if self.rules.poll or stage == "result" else {"submit", "poll"}
 
-    def judged(self, answered: Answered, stage: Stage) -> tuple[Verdict, Acceptor | None]:
-        return judge(self.rules.acceptors, self.stages(stage), answered.envelope)
+    def judged(self, reply: Decoded, stage: Stage) -> tuple[Verdict, Acceptor | None]:
+        return judge(self.rules.acceptors, self.stages(stage), reply.envelope)
 
-    def concluded(self, verdict: Verdict, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
+    def concluded(self, verdict: Verdict, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         match verdict:
             case "pending":
-                return self.pending(acceptor, answered, stage)
+                return self.pending(acceptor, reply, stage)
             case "success":
-                return self.success(answered, stage)
+                return self.success(reply, stage)
             case "failure":
-                return self.failure(acceptor, answered, stage)
+                return self.failure(acceptor, reply, stage)
             case "resubmit":
-                return self.resubmit(answered)
+                return self.resubmit(reply)
             case "retry":
-                return self.retry("http" if acceptor is None else "acceptor", answered)
+                return self.retry("http" if acceptor is None else "acceptor", reply)
 
-    def pending(self, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
+    def pending(self, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         rules = self.rules
-        self.learn(answered)
+        self.learn(reply)
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
-            return Finding(Failed("missing-output", rules.error.of(answered.envelope)), self.record)
-        finding = self.delays.pending(self.record, self.now, self.hinted(answered.envelope))
-        word = rules.status.of(answered.envelope)
+            return Finding(Failed("missing-output", rules.error.of(reply.envelope)), self.record)
+        finding = self.delays.pending(self.record, self.now, self.hinted(reply.envelope))
+        word = rules.status.of(reply.envelope)
         if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
             unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"
             return Finding(finding.outcome, dataclasses.replace(finding.record, reason=unknown))
         return finding
 
-    def learn(self, answered: Answered) -> None:
-        """Keep what a pending answer tells: partial data, where there is any, and progress."""
-        partial, progress = self.rules.partial.of(answered.envelope), self.rules.progress
+    def learn(self, reply: Decoded) -> None:
+        """Keep what a pending reply tells: partial data, where there is any, and progress."""
+        partial, progress = self.rules.partial.of(reply.envelope), self.rules.progress
         self.record = dataclasses.replace(
             self.record,
             partial=self.record.partial if partial is None else partial,
-            progress=progress.of(answered.envelope) if progress else None,
+            progress=progress.of(reply.envelope) if progress else None,
             unauthorized_at=None,
         )
 
-    def success(self, answered: Answered, stage: Stage) -> Finding:
+    def success(self, reply: Decoded, stage: Stage) -> Finding:
         """The job is done: fetch its result in the same attempt; what goes wrong there returns to poll."""
         rules = self.rules
         if stage == "result" or not rules.result:
-            return Finding(Completed(rules.data.of(answered.envelope)), self.record)
+            return Finding(Completed(rules.data.of(reply.envelope)), self.record)
         response: Json = None
         for operation in rules.result:
-            response = answered.envelope
+            response = reply.envelope
             found = self.send(operation, "result", response)
             if isinstance(found, Finding):
                 return found
-            answered = found
-            verdict, acceptor = self.judged(answered, "result")
+            reply = found
+            verdict, acceptor = self.judged(reply, "result")
             if verdict != "success":
-                return self.concluded(verdict, acceptor, answered, "result")
+                return self.concluded(verdict, acceptor, reply, "result")
         last = rules.result[-1]
         if last.next:
-            return self.pages(last, self.context | {"response": response}, answered)
-        data = answered.url if last.decode == "url" else rules.data.of(answered.envelope)
+            return self.pages(last, self.context | {"response": response}, reply)
+        data = reply.url if last.decode == "url" else rules.data.of(reply.envelope)
         return Finding(Completed(data), self.record)
 
-    def pages(self, operation: Operation, context: dict[str, Json], answered: Answered) -> Finding:
+    def pages(self, operation: Operation, context: dict[str, Json], reply: Decoded) -> Finding:
         """The pages of a result, joined."""
         joined: list[Json] = []
         try:
-            for page in self.exchange.pages(operation, context, answered, self.with_outputs):
+            for page in self.exchange.pages(operation, context, reply, self.with_outputs):
                 verdict, acceptor = self.judged(page, "result")
                 if verdict != "success":
                     return self.concluded(verdict, acceptor, page, "result")
@@ -182,18 +182,18 @@ class Attempt:
             return self.unanswered(error)
         return Finding(Completed(joined), self.record)
 
-    def failure(self, acceptor: Acceptor | None, answered: Answered, stage: Stage) -> Finding:
-        rules, status = self.rules, answered.status
+    def failure(self, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
+        rules, status = self.rules, reply.status
         if acceptor is None:
             if self.renews(status):
                 return self.reauthenticate()
             if status == 404 and stage == "poll" and self.in_grace():
-                return self.retry("not-found-grace", answered)
-            foreign = origin_of(answered.url) not in self.exchange.allowed
+                return self.retry("not-found-grace", reply)
+            foreign = origin_of(reply.url) not in self.exchange.allowed
             if stage == "result" and status in (403, 404, 410) and foreign:
-                return self.retry("expired-link", answered)
-        message = acceptor.message.of(answered.envelope) if acceptor and acceptor.message else None
-        error = message if message is not None else rules.error.of(answered.envelope)
+                return self.retry("expired-link", reply)
+        message = acceptor.message.of(reply.envelope) if acceptor and acceptor.message else None
+        error = message if message is not None else rules.error.of(reply.envelope)
         return Finding(Failed("upstream", error), dataclasses.replace(self.record, reason=f"HTTP {status}"))
 
     def renews(self, status: int) -> bool:
@@ -205,42 +205,42 @@ class Attempt:
         record = dataclasses.replace(self.record, unauthorized_at=self.now)
         return _as("reauthenticate", self.delays.retry(record, self.now, "unauthorized", 0))
 
-    def resubmit(self, answered: Answered) -> Finding:
-        """A retry that begins with a new job; its pace and its 404s begin anew, not the deadline."""
+    def resubmit(self, reply: Decoded) -> Finding:
+        """A retry that begins with a new job; its delays and its 404s begin anew, not the deadline."""
         if self.record.resubmits >= self.rules.max_resubmits:
-            return Finding(Failed("too-many-resubmits", self.rules.error.of(answered.envelope)), self.record)
+            return Finding(Failed("too-many-resubmits", self.rules.error.of(reply.envelope)), self.record)
         resubmits = self.record.resubmits + 1
         self.record = dataclasses.replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
-        return _as("resubmit", self.retry("resubmit", answered))
+        return _as("resubmit", self.retry("resubmit", reply))
 
-    def retry(self, reason: str, answered: Answered) -> Finding:
+    def retry(self, reason: str, reply: Decoded) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
-        said = self.rules.error.of(answered.envelope)
-        hint = self.hinted(answered.envelope)
+        said = self.rules.error.of(reply.envelope)
+        hint = self.hinted(reply.envelope)
         finding = self.delays.retry(record, self.now, reason, hint, said)
-        if hint is not None and answered.status in (429, 503) and isinstance(finding.outcome, Retry | Failed):
+        if hint is not None and reply.status in (429, 503) and isinstance(finding.outcome, Retry | Failed):
             return Finding(dataclasses.replace(finding.outcome, pause_seconds=hint), finding.record)
         return finding
 
     def hinted(self, envelope: dict[str, Json]) -> float | None:
-        """The answer's own delay, raised to the file's shortest."""
+        """The reply's own delay, raised to the file's shortest."""
         seconds = hinted_seconds(self.rules.hints, envelope, self.now)
         return None if seconds is None else max(seconds, self.rules.backoff.min_delay)
 
-    def with_outputs(self, operation: Operation, answered: Answered) -> Answered:
-        """The answer with its outputs, merged into those so far if it is below 400; null never overwrites.
+    def with_outputs(self, operation: Operation, reply: Decoded) -> Decoded:
+        """The reply with its outputs, merged into those so far if it is below 400; null never overwrites.
 
         Before there is a job none is recorded.
         """
-        if answered.status >= 400:
-            return answered
-        found = {name: expression.of(answered.envelope) for name, expression in operation.outputs.items()}
+        if reply.status >= 400:
+            return reply
+        found = {name: expression.of(reply.envelope) for name, expression in operation.outputs.items()}
         outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
         self.context["outputs"] = outputs
         if self.record.outputs is not None:
             self.record = dataclasses.replace(self.record, outputs=outputs)
         # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
-        return dataclasses.replace(answered, envelope=answered.envelope | {"outputs": outputs})
+        return dataclasses.replace(reply, envelope=reply.envelope | {"outputs": outputs})
 
     def lacks_output(self, operation: Operation) -> bool:
         """Whether a placeholder of the operation refers to an output that has no value."""

@@ -1,4 +1,4 @@
-"""Bodies decoded: JSON, JSON lines, CSV or text, as the operation declares or the answer's content type says."""
+"""Bodies decoded: JSON, JSON lines, CSV or text, as the operation declares or the reply's content type says."""
 
 import codecs
 import csv

@@ -28,20 +28,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Turns answers that are no end into "again in so many seconds", or into the end when it would be too late."""
+    """Turns replies that are no end into "again in so many seconds", or into the end when it would be too late."""
 
     rules: Rules
     random: Random
 
     def pending(self, record: Record, now: int, hint: float | None = None) -> Finding:
-        """After a pending answer at `now` (epoch ms), whose own `hint` in seconds overrides the backoff."""
+        """After a pending reply at `now` (epoch ms), whose own `hint` in seconds overrides the backoff."""
         record = dataclasses.replace(record, polls=record.polls + 1, errors=0, reason=None)
         delay = self.rules.backoff.after_pending(record.polls, self.random) if hint is None else hint
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
 
     def retry(self, record: Record, now: int, reason: str, hint: float | None = None, said: Json = None) -> Finding:
-        """After trouble that says nothing about the job: another try, or the end after too much of it in a row.
+        """After an error that says nothing about the job: another try, or the end after too many in a row.
 
         `said` is the provider's own word on it, kept with the end.
         """
@@ -55,20 +55,20 @@ class Delays:
     def health(self, findings: Mapping[str, Finding]) -> Health:
         """What the attempts about the tasks of these names found of the provider itself, for all workers.
 
-        It is well if one answer was as it should be; then no trouble counts but the probe's. Jitter only lengthens a
+        It is well if one reply was as it should be; then no error counts but the probe's. Jitter only lengthens a
         pause, so that nobody comes back early; none is longer than a task may take, so that all get their last poll.
         """
         ends = [one.outcome for one in findings.values() if isinstance(one.outcome, Retry | Failed)]
         longer = self.random.uniform(1, PAUSE_JITTER)
         backoff = self.rules.backoff
-        well = frozenset(name for name, one in findings.items() if _is_answer(one))
-        troubled = frozenset(name for name, one in findings.items() if _is_trouble(one))
+        well = frozenset(name for name, one in findings.items() if _is_good(one))
+        unwell = frozenset(name for name, one in findings.items() if _is_error(one))
         return Health(
             well=well,
-            unwell=troubled,
+            unwell=unwell,
             pause_seconds=longer
             * min(max((end.pause_seconds for end in ends), default=0), self.rules.max_wait_seconds),
-            errors=0 if well else len(troubled),
+            errors=0 if well else len(unwell),
             shortest_seconds=longer * max(backoff.min_delay, LEAST_PAUSE_SECONDS),
             longest_seconds=max(backoff.max_delay, LEAST_PAUSE_SECONDS),
         )
@@ -82,7 +82,7 @@ class Delays:
         return left if left > 0 and left >= self.rules.backoff.min_delay else None
 
 
-def _is_answer(finding: Finding) -> bool:
+def _is_good(finding: Finding) -> bool:
     """Whether the provider said what its file knows: on the job, or that it refuses it."""
     match finding.outcome:
         case Pending() | Completed() | Failed("upstream"):
@@ -92,7 +92,7 @@ def _is_answer(finding: Finding) -> bool:
     return False
 
 
-def _is_trouble(finding: Finding) -> bool:
+def _is_error(finding: Finding) -> bool:
     """Whether it speaks against the provider as a whole, not one job; the task may have ended with it."""
     match finding.outcome:
         case Retry(reason=reason):

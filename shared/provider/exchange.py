@@ -25,8 +25,8 @@ BARE = Attachment(Attached())
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """One answer: the envelope that expressions see, whether its body could not be decoded, and its size in bytes."""
+class Decoded:
+    """A reply as expressions see it, whether its body could not be decoded, and its size in bytes."""
 
     status: int
     url: str
@@ -78,8 +78,8 @@ class Exchange:
 
     def send(
         self, operation: Operation, context: dict[str, Json], acceptors: Sequence[Acceptor] = ()
-    ) -> Answered | None:
-        """The answer to an operation; None when its URL has no value. A status that an acceptor names is not followed.
+    ) -> Decoded | None:
+        """The reply to an operation; None when its URL has no value. A status that an acceptor names is not followed.
 
         Raises TransportError.
         """
@@ -100,16 +100,16 @@ class Exchange:
         def stay(status: int) -> bool:
             return any(acceptor.names(status) for acceptor in acceptors)
 
-        return self._asked(call, operation, context, stay)
+        return self._decoded(call, operation, context, stay)
 
     def pages(
         self,
         operation: Operation,
         context: dict[str, Json],
-        page: Answered,
-        keep: Callable[[Operation, Answered], Answered],
-    ) -> Iterator[Answered]:
-        """This answer to the operation, then the answers behind its `next` links, together no larger than one may be.
+        page: Decoded,
+        keep: Callable[[Operation, Decoded], Decoded],
+    ) -> Iterator[Decoded]:
+        """This reply to the operation, then the replies behind its `next` links, together no larger than one may be.
 
         Each but the first goes through `keep`, which takes its outputs. Raises TransportError.
         """
@@ -126,7 +126,7 @@ class Exchange:
                 raise TransportError("the pages do not end", reason="pages-without-end")
             seen.add(url)
             call = Call(method="GET", url=url, query={}, headers=headers)
-            page = keep(operation, self._asked(call, operation, page.envelope, lambda _: False))
+            page = keep(operation, self._decoded(call, operation, page.envelope, lambda _: False))
             size += page.size
             if size > MAX_RESPONSE_BYTES:
                 raise TransportError("the pages together are too large", reason="too-large")
@@ -150,10 +150,10 @@ class Exchange:
         filled = fill(operation.headers, context).items()
         return {name: text_of(value) for name, value in filled if value is not None}
 
-    def _asked(
+    def _decoded(
         self, call: Call, operation: Operation, context: dict[str, Json], stay: Callable[[int], bool]
-    ) -> Answered:
-        """The answer; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
+    ) -> Decoded:
+        """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         since = (self._unauthorized_at or 0) / 1000
         attached = self._attached(operation.timeout_seconds, fresh=since > 0, since=since)
         attachment = Attachment(attached)
@@ -177,7 +177,7 @@ class Exchange:
         )
 
 
-def enveloped(reply: Reply, decoding: Decoding, context: dict[str, Json], attachment: Attachment = BARE) -> Answered:
+def enveloped(reply: Reply, decoding: Decoding, context: dict[str, Json], attachment: Attachment = BARE) -> Decoded:
     """A reply, whether it was asked for or came by itself, as expressions see it: without what was attached."""
     try:
         body, undecodable = decode(reply, decoding), False
@@ -194,4 +194,4 @@ def enveloped(reply: Reply, decoding: Decoding, context: dict[str, Json], attach
         "input": context["input"],
         "outputs": context["outputs"],
     }
-    return Answered(reply.status, url, envelope, undecodable, len(reply.body))
+    return Decoded(reply.status, url, envelope, undecodable, len(reply.body))

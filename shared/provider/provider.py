@@ -1,7 +1,7 @@
 """A provider: one provider file at work.
 
 One outcome leaves this module, with the record as it stands after the attempt; nothing is raised. `attempt.py` tells
-what an answer means, `delays.py` how long to wait.
+what a reply means, `delays.py` how long to wait.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class Provider:
         self._callback_url = callback_url if rules.calls_back else None
 
     def submits(self, record: Record) -> bool:
-        """Whether the next attempt would start a second job, if the first one's answer was never stored."""
+        """Whether the next attempt would start a second job, if the first one's reply was never stored."""
         return self.rules.poll is not None and record.outputs is None
 
     def attempt(self, task: Task, record: Record, *, now: int, seconds: float) -> Finding:
@@ -92,7 +92,7 @@ class Provider:
             return
 
     def retry(self, record: Record, *, now: int, reason: str) -> Finding:
-        """What trouble of our own leads to: another try, or the end after too much of it."""
+        """What an error of our own leads to: another try, or the end after too many."""
         return self._delays.retry(record, now, reason)
 
     def health(self, findings: Mapping[str, Finding]) -> Health:

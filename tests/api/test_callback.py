@@ -17,15 +17,11 @@ from handlers.callback import handler
 from shared import wiring
 from shared.api import request
 from shared.api.answer import Answer
-from shared.api.callback import Addresses, Receiver
+from shared.api.callback import Receiver
 from shared.api.request import MAX_BODY_BYTES, Callback
-from shared.errors import NotFound, SecretUnavailable, StoreUnavailable, Unavailable
+from shared.errors import NotFound, StoreUnavailable, Unavailable
 from shared.limits import Limits
-from shared.outcome import Retry
-from shared.provider import Provider
-from shared.provider.credentials.credentials import Credentials
-from shared.provider.language.rules import Rules
-from shared.provider.wire.transport import Transport
+from shared.provider.callback_url import CallbackUrls
 from shared.queue import Add, Queue, Release
 from shared.store import Item, Store
 from shared.task import Task
@@ -36,7 +32,7 @@ from tests.support.asking import Secrets, submitted
 from tests.support.clock import Clock
 from tests.support.doubles import MemoryQueue
 from tests.support.keys import Bench
-from tests.support.simulator import JOB, Simulator, pending, provider_at, says
+from tests.support.simulator import JOB, Simulator, pending, provider_at
 
 TASK = Task("example", "Ünï/cødé 名")
 BASE = "https://api.example.com/v1/"
@@ -61,15 +57,15 @@ def simulator() -> Iterator[Simulator]:
 
 
 @pytest.fixture
-def addresses(secrets: Secrets) -> Addresses:
-    return Addresses(BASE, "env:KEY", secrets)
+def urls(secrets: Secrets) -> CallbackUrls:
+    return CallbackUrls(BASE, "env:KEY", secrets)
 
 
 class Hook:
     """A task that waits with a job, and a provider that calls back."""
 
-    def __init__(self, store: Store, queue: Queue, clock: Clock, secrets: Secrets, addresses: Addresses) -> None:
-        self.store, self.queue, self.clock, self.secrets, self.addresses = store, queue, clock, secrets, addresses
+    def __init__(self, store: Store, queue: Queue, clock: Clock, secrets: Secrets, urls: CallbackUrls) -> None:
+        self.store, self.queue, self.clock, self.secrets, self.urls = store, queue, clock, secrets, urls
         self.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED})
         self.generation = 0
 
@@ -89,7 +85,7 @@ class Hook:
         headers = {"content-type": "application/json"}
         if signed_with is not None:
             headers["x-signature"] = "sha256=" + hmac.new(signed_with.encode(), raw, hashlib.sha256).hexdigest()
-        token = self.addresses.url(TASK, self.generation, about).rpartition("/")[2]
+        token = self.urls.url(TASK, self.generation, about).rpartition("/")[2]
         callback = {"provider": "example", "token": token, "headers": headers, "body": raw} | changes
         return self.receiver().receive(Callback(**callback))
 
@@ -107,7 +103,7 @@ class Hook:
             queue=self.queue,
             worker=Worker(self.store, providers, self.clock, max_crashes=3, confirm_seconds=300),
             providers=providers,
-            addresses=self.addresses,
+            urls=self.urls,
             read_secret=self.secrets,
             clock=self.clock,
         )
@@ -119,8 +115,8 @@ class Hook:
 
 
 @pytest.fixture
-def hook(store: Store, queue: Queue, clock: Clock, secrets: Secrets, addresses: Addresses) -> Hook:
-    return Hook(store, queue, clock, secrets, addresses)
+def hook(store: Store, queue: Queue, clock: Clock, secrets: Secrets, urls: CallbackUrls) -> Hook:
+    return Hook(store, queue, clock, secrets, urls)
 
 
 def place(bench: Bench) -> tuple[str, bool]:
@@ -131,69 +127,6 @@ def place(bench: Bench) -> tuple[str, bool]:
 
 RECEIVED = {"status": "received"}
 DUE, LATER = ("waiting", True), ("waiting", False)
-
-# --- URLs
-
-
-def test_a_url_leads_to_its_job_and_is_the_same_each_time(addresses: Addresses) -> None:
-    url = addresses.url(TASK, 7, 2)
-    assert url == addresses.url(TASK, 7, 2)
-    base, provider, token = url.rsplit("/", 2)
-    assert (base, provider) == ("https://api.example.com/v1/callbacks", "example")
-    assert token.replace("-", "").replace("_", "").replace(".", "").isalnum()
-    assert addresses.find("example", token) == (TASK, 7, 2)
-
-
-def test_no_other_token_leads_anywhere(addresses: Addresses, secrets: Secrets) -> None:
-    token = addresses.url(TASK, 7, 2).rpartition("/")[2]
-    head, _, digest = token.partition(".")
-    others = [addresses.url(TASK, *job).rpartition("/")[2].partition(".") for job in ((8, 2), (7, 3))]
-    forged = [
-        "", ".", "x", "é", "\ud800", "e30.x", "WzEsMl0.x", "WyJhIiwiYiJd.x", "bnVsbA.x", head, f"{head}.",
-        *(f"{other}.{digest}" for other, _, _ in others), *(f"{head}.{other}" for _, _, other in others),
-        f"{token}A", f"{token}=", token[:-1], token.upper(),
-        f"{head}=.{digest}", f" {token}", "WyJhIiw3XQ.x", "WyJhIiwiYiIsMF0.x", "WyJhIiwxZTk5OTksMF0.x",
-        "WyJhIiw3LE5hTl0.x", "WyJhIiw3LEluZmluaXR5XQ.x", "WyJhIiw3LDFlOTk5OV0.x", "WyJhIiw3LDFlMzA4XQ.x",
-        "WyJhIiw3LG51bGxd.x", "WyJhIiw3LFtdXQ.x",
-    ]  # fmt: skip
-    assert [one for one in forged if addresses.find("example", one)] == []
-    assert addresses.find("coin", token) is None
-    assert Addresses(BASE, "env:HOOK", secrets).find("example", token) is None
-
-
-def test_no_url_is_made_with_an_empty_secret() -> None:
-    with pytest.raises(SecretUnavailable):
-        Addresses(BASE, "env:KEY", Secrets({"env:KEY": ""})).url(TASK, 1, 0)
-
-
-def test_a_provider_is_told_the_url_when_it_is_asked_for_a_job_and_never_again(
-    simulator: Simulator, addresses: Addresses
-) -> None:
-    file = JOB | {"submit": JOB["submit"] | {"body": {"name": "${task.name}", "hook": "${callback.url}"}}}
-    rules, transport = Rules.from_json(file, simulator.url), Transport(1)
-    credentials = Credentials((), Secrets(), transport)
-    provider = Provider(rules, transport, credentials, random.Random(1), callback_url=addresses.url)
-    simulator.say(says(200, {"id": "j", "status": "async processing in progress"}), pending())
-    record = provider.attempt(TASK, submitted(outputs=None, generation=7, resubmits=2), now=1, seconds=5).record
-    provider.attempt(TASK, record, now=1, seconds=5)
-    assert [one.body and one.body["hook"] for one in simulator.asked] == [addresses.url(TASK, 7, 2), None]
-
-
-def test_a_url_that_cannot_be_made_now_is_a_trouble_that_is_tried_again(simulator: Simulator) -> None:
-    file = JOB | {"submit": {"url": "/jobs", "query": {"hook": "${callback.url}"}}}
-    rules, transport = Rules.from_json(file, simulator.url), Transport(1)
-    provider = Provider(
-        rules,
-        transport,
-        Credentials((), Secrets(), transport),
-        random.Random(1),
-        callback_url=Addresses(BASE, "env:KEY", Secrets()).url,
-    )
-    found = provider.attempt(TASK, submitted(outputs=None), now=1, seconds=5).outcome
-    assert isinstance(found, Retry)
-    assert found.reason == "secret"
-    assert simulator.asked == []
-
 
 # --- signed payloads
 
@@ -415,9 +348,9 @@ def refusal(call: Callable[[], object]) -> tuple[str, str | None]:
 def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook, bench: Bench) -> None:
     before, parts = hook.wait(), bench.parts()
     done = {"status": "completed", "data": "forged"}
-    token = hook.addresses.url(TASK, hook.generation, 0).rpartition("/")[2]
-    others = [hook.addresses.url(TASK, hook.generation + by, 0).rpartition("/")[2] for by in (-1, 1)]
-    unknown = hook.addresses.url(Task("example", "unknown"), hook.generation, 0).rpartition("/")[2]
+    token = hook.urls.url(TASK, hook.generation, 0).rpartition("/")[2]
+    others = [hook.urls.url(TASK, hook.generation + by, 0).rpartition("/")[2] for by in (-1, 1)]
+    unknown = hook.urls.url(Task("example", "unknown"), hook.generation, 0).rpartition("/")[2]
     calls: list[Callable[[], object]] = [
         lambda: hook.call(done, signed_with="another key"),
         lambda: hook.call(done, signed_with=None),
@@ -437,8 +370,8 @@ def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook
 def test_without_a_secret_of_our_own_every_token_is_unknown(hook: Hook) -> None:
     hook.wait()
     receiver = hook.receiver()
-    token = hook.addresses.url(TASK, hook.generation, 0).rpartition("/")[2]
-    bare = dataclasses.replace(receiver, addresses=None)
+    token = hook.urls.url(TASK, hook.generation, 0).rpartition("/")[2]
+    bare = dataclasses.replace(receiver, urls=None)
     callback = Callback(provider="example", token=token, headers={}, body=b"")
     assert refusal(lambda: bare.receive(callback)) == ("there is no such callback", "path")
 
@@ -507,7 +440,7 @@ def test_no_payload_no_token_and_no_secret_is_logged(hook: Hook, caplog: pytest.
         hook.call({"status": "s3cr3t"}, signed_with="other")
     hook.call({"status": "completed", "data": "s3cr3t"})
     said = repr([vars(record) for record in caplog.records])
-    token = hook.addresses.url(TASK, hook.generation, 0).rpartition("/")[2]
+    token = hook.urls.url(TASK, hook.generation, 0).rpartition("/")[2]
     assert [record.message for record in caplog.records] == ["callback refused", "called back"]
     assert not any(word in said for word in ("s3cr3t", token, "theirs", "ours"))
 
@@ -548,7 +481,7 @@ def test_each_event_shape_is_answered(hook: Hook, deployed: Any, shape: Any, as_
     hook.wait()
     body = json.dumps({"status": "completed", "data": "Ünï"}, ensure_ascii=False)
     signature = hmac.new(b"theirs", body.encode(), hashlib.sha256).hexdigest()
-    path = hook.addresses.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
+    path = hook.urls.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
     headers = {"X-SIGNATURE": f"sha256={signature}"}
     answer = deployed(shape("POST", path, body, headers, as_base64=as_base64))
     assert (answer["statusCode"], json.loads(answer["body"])) == (200, RECEIVED)
@@ -573,7 +506,7 @@ def test_a_body_beyond_the_limit_is_not_read_and_makes_the_task_due_if_the_token
     deployed: Any, hook: Hook, bench: Bench
 ) -> None:
     before = hook.wait()
-    path = hook.addresses.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
+    path = hook.urls.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
     large, forged = "x" * (MAX_BODY_BYTES + 1), "/callbacks/example/x"
     answers = [deployed(rest("POST", path, body)) for path, body in ((forged, large), (forged, "{}"))]
     assert answers[0]["statusCode"] == 404
@@ -591,7 +524,7 @@ def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(
     wiring.providers.cache_clear()
     wiring.rules.cache_clear()
     wiring.settings.cache_clear()
-    wiring.addresses.cache_clear()
+    wiring.callback_urls.cache_clear()
     monkeypatch.delenv("CALLBACK_SECRET")
     assert set(wiring.providers()) == {"coin"}
     reasons = [vars(line)["reason"] for line in caplog.records]

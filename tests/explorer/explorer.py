@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from unittest.mock import patch
 
 from shared.api.answer import Answer
-from shared.api.callback import Addresses, Receiver
+from shared.api.callback import Receiver
 from shared.api.cancel import Canceller
 from shared.api.enqueue import Enqueuer
 from shared.api.request import Callback, TaskRequest
@@ -38,6 +38,7 @@ from shared.api.view import Viewer
 from shared.codec import dumps
 from shared.errors import Problem, QueueUnavailable, TransportError
 from shared.provider import Provider
+from shared.provider.callback_url import CallbackUrls
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Call, Reply
@@ -288,24 +289,24 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
         case "revive":
             return Reviver(store=store, queue=queue, viewer=viewer, providers=providers, clock=_clock).revive(TASK)
         case "callback":
-            addresses = Addresses("http://meanwhile.example", "env:KEY", _key)
+            urls = CallbackUrls("http://meanwhile.example", "env:KEY", _key)
             receiver = Receiver(
                 store=store,
                 queue=queue,
                 worker=worker,
                 providers=providers,
-                addresses=addresses,
+                urls=urls,
                 read_secret=_key,
                 clock=_clock,
             )
-            return receiver.receive(_callback(addresses, scenario))
+            return receiver.receive(_callback(urls, scenario))
 
 
-def _callback(addresses: Addresses, scenario: Scenario) -> Callback:
+def _callback(urls: CallbackUrls, scenario: Scenario) -> Callback:
     """What the provider says by itself of the first job of the scenario's generation."""
     found = {"generation": scenario.generation}
     body = dumps({"status": scenario.payload, "data": found, "partial": found, "error": "no"}).encode()
-    token = addresses.url(TASK, scenario.generation, 0).rpartition("/")[2]
+    token = urls.url(TASK, scenario.generation, 0).rpartition("/")[2]
     signature = hmac.new(_key("env:KEY", fresh=False).encode(), body, "sha256").hexdigest()
     return Callback(provider=PROVIDER, token=token, headers={"x-signature": signature}, body=body)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.api.callback import Addresses
+from shared.provider.callback_url import CallbackUrls
 from shared.task import Task
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World
 from tests.support.api_events import Event, rest
@@ -120,9 +120,9 @@ def called(**payload: object) -> Callable[[World], Event]:
     def event(world: World) -> Event:
         item, body = world.item(NAME), json.dumps(payload)
         assert item
-        addresses = Addresses("", "env:KEY", lambda *_, **__: CALLED["KEY"])
+        urls = CallbackUrls("", "env:KEY", lambda *_, **__: CALLED["KEY"])
         resubmits = int(item["attempt"]["M"]["resubmits"]["N"]) if "attempt" in item else 0
-        path = addresses.url(Task("job", NAME), int(item["generation"]["N"]), resubmits)
+        path = urls.url(Task("job", NAME), int(item["generation"]["N"]), resubmits)
         signature = hmac.new(CALLED["HOOK"].encode(), body.encode(), "sha256").hexdigest()
         return rest("POST", path, body, {"X-Signature": signature})
 

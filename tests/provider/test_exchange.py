@@ -10,7 +10,7 @@ from shared.codec import Json
 from shared.errors import TransportError
 from shared.provider import exchange as exchange_module
 from shared.provider.credentials.credentials import Credentials
-from shared.provider.exchange import MAX_PAGES, Answered, Exchange
+from shared.provider.exchange import MAX_PAGES, Decoded, Exchange
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
@@ -53,7 +53,7 @@ def begun(
     return Exchange(servers, transport, credentials, clock=clock).begin(seconds, unauthorized_at)
 
 
-def sent(site: Site, wanted: Operation, context: dict[str, Json] | None = None, **options: Any) -> Answered:
+def sent(site: Site, wanted: Operation, context: dict[str, Json] | None = None, **options: Any) -> Decoded:
     found = begun(site.url, **options).send(wanted, context or CONTEXT)
     assert found is not None
     return found
@@ -265,7 +265,7 @@ def paged(pages: dict[str, Any]) -> Callable[[Seen], Says]:
     return lambda seen: Says(200, pages[seen.target])
 
 
-def walked(site: Site, wanted: Operation = PAGED, **options: Any) -> list[Answered]:
+def walked(site: Site, wanted: Operation = PAGED, **options: Any) -> list[Decoded]:
     exchange = begun(site.url, **options)
     first = exchange.send(wanted, CONTEXT)
     assert first is not None

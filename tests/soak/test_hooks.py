@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from local.waiting import wait_until
-from shared.api.callback import Addresses
+from shared.provider.callback_url import CallbackUrls
 from shared.provider.language.rules import Rules
 from shared.task import Task
 from tests.soak import hooks
@@ -21,8 +21,8 @@ from tests.soak.plan import HOOK_KEY, SECRETS, files
 from tests.support.servers import Says, Site
 
 ABOUT = {"provider": "hooks", "name": "a", "key": "k", "job": "j"}
-ADDRESSES = Addresses("http://127.0.0.1:1", "env:SOAK_CALLBACK_KEY", lambda *_, **__: SECRETS["SOAK_CALLBACK_KEY"])
-URL = ADDRESSES.url(Task("hooks", "a"), 1, 0)
+URLS = CallbackUrls("http://127.0.0.1:1", "env:SOAK_CALLBACK_KEY", lambda *_, **__: SECRETS["SOAK_CALLBACK_KEY"])
+URL = URLS.url(Task("hooks", "a"), 1, 0)
 TOLD: list[tuple[float, dict[str, Any]]] = [(100.0, {"status": "running"}), (103.0, {"status": "done"})]
 
 
@@ -45,7 +45,7 @@ def test_each_kind_is_what_its_name_says(kind: str, is_signed: bool, is_ours: bo
     assert isinstance(request.data, bytes)
     assert signature.fits(headers, request.data, HOOK_KEY) == is_signed
     provider, token = urlsplit(request.full_url).path.split("/")[-2:]
-    assert ADDRESSES.find(provider, token) == ((Task("hooks", "a"), 1, 0) if is_ours else None)
+    assert URLS.find(provider, token) == ((Task("hooks", "a"), 1, 0) if is_ours else None)
 
 
 def test_every_kind_is_planned_and_the_end_of_some_jobs_is_lost() -> None:

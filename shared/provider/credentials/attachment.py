@@ -1,4 +1,4 @@
-"""Credentials put on a request, and taken out of its answer: no expression sees them, so nothing stores them."""
+"""Credentials put on a request, and taken out of its reply: no expression sees them, so nothing stores them."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Hides secrets in answers, and in whatever is shown or written down, in each spelling that they have on their way."""
+"""Hides secrets in replies, and in whatever is shown or written down, in each spelling that they have on their way."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""Acceptors: which answers mean pending, success, failure, retry or resubmit. The vocabulary of botocore's waiters."""
+"""Acceptors: which replies mean pending, success, failure, retry or resubmit. The vocabulary of botocore's waiters."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptor:
-    """One rule: an answer whose `argument` matches one of `expected` means `state`, in the stages `on`."""
+    """One rule: a reply whose `argument` matches one of `expected` means `state`, in the stages `on`."""
 
     state: Verdict
     matcher: Matcher
@@ -28,7 +28,7 @@ class Acceptor:
     message: Expression | None
 
     def matches(self, envelope: dict[str, Json]) -> bool:
-        """Whether the answer in `envelope` is one that this acceptor means."""
+        """Whether the reply in `envelope` is one that this acceptor means."""
         if self.matcher == "status":
             return any(_is_status(envelope["statusCode"], expected) for expected in self.expected)
         found = self.argument.of(envelope)
@@ -40,7 +40,7 @@ class Acceptor:
         return bool(values) and all(self._expects(value) for value in values)
 
     def names(self, status: int) -> bool:
-        """Whether this acceptor is about that HTTP status; a redirect that it names is an answer, not a detour."""
+        """Whether this acceptor is about that HTTP status; a redirect that it names is a reply, not a detour."""
         is_about_status = self.matcher == "status" or self.argument.references == {("statusCode", None)}
         return is_about_status and self.matches({"statusCode": status})
 
@@ -72,7 +72,7 @@ def read_acceptor(reader: Reader, status: Expression) -> Acceptor:
 def judge(
     acceptors: Sequence[Acceptor], stages: set[Stage], envelope: dict[str, Json]
 ) -> tuple[Verdict, Acceptor | None]:
-    """What an answer means: the first acceptor that matches in one of `stages`, else by its HTTP status."""
+    """What a reply means: the first acceptor that matches in one of `stages`, else by its HTTP status."""
     for acceptor in acceptors:
         if acceptor.on & stages and acceptor.matches(envelope):
             return acceptor.state, acceptor

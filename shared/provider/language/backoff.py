@@ -7,7 +7,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """A provider's pace, in seconds: `polling` of its file."""
+    """A provider's delays, in seconds: `polling` of its file."""
 
     initial_delay: float = 2
     min_delay: float = 2
@@ -16,15 +16,15 @@ class Backoff:
     jitter: Literal["full", "none"] = "full"
 
     def after_pending(self, number: int, random: Random) -> float:
-        """Seconds to wait after the `number`-th pending answer (1 is the submit's)."""
+        """Seconds to wait after the `number`-th pending reply (1 is the submit's)."""
         if number <= 1:
             return self._jittered(self.initial_delay, random)
         return self._grown(number, random)
 
     def after_error(self, number: int, random: Random) -> float:
-        """Seconds to wait after the `number`-th trouble in a row (1 is the first)."""
+        """Seconds to wait after the `number`-th error in a row (1 is the first)."""
         if self.jitter == "full":
-            number = max(number, 2)  # the first would be the floor itself, and a herd stay in step
+            number = max(number, 2)  # the first delay would be the floor itself, and all would retry together
         return self._grown(number, random)
 
     def _grown(self, number: int, random: Random) -> float:

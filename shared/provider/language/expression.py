@@ -18,7 +18,7 @@ _FAILURES = (JMESPathError, TypeError, ValueError, AttributeError, ArithmeticErr
 
 
 class Expression:
-    """A compiled JMESPath expression that answers null where it cannot be evaluated. Raises ProviderFileError."""
+    """A compiled JMESPath expression that replies null where it cannot be evaluated. Raises ProviderFileError."""
 
     __slots__ = ("_calculates", "_compiled", "references", "text")
 

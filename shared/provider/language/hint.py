@@ -1,4 +1,4 @@
-"""Delay hints: what an answer says of when to ask again. A hint overrides the backoff and is never shortened."""
+"""Delay hints: what a reply says of when to ask again. A hint overrides the backoff and is never shortened."""
 
 import math
 import re
@@ -20,7 +20,7 @@ Unit: TypeAlias = Literal["s", "ms", "epoch", "http-date"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """Where an answer carries a hint, and in which unit."""
+    """Where a reply carries a hint, and in which unit."""
 
     argument: Expression
     unit: Unit
@@ -45,7 +45,7 @@ def read_hint(reader: Reader) -> Hint:
 
 
 def hinted_seconds(hints: Iterable[Hint], envelope: dict[str, Json], now: int) -> float | None:
-    """The first usable hint of an answer at `now` (epoch ms), in seconds from now, the past as 0; None without one.
+    """The first usable hint of a reply at `now` (epoch ms), in seconds from now, the past as 0; None without one.
 
     The file's hints come first, then retry-after-ms, x-ms-retry-after-ms and Retry-After (RFC 9110, 10.2.3).
     """

@@ -19,7 +19,7 @@ WITH_PLACEHOLDERS = ("url", "query", "headers", "body")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One request, and how to read its answer. `outputs` are taken from the answer and kept."""
+    """One request, and how to read its reply. `outputs` are taken from the reply and kept."""
 
     method: str
     url: str

@@ -1,4 +1,4 @@
-"""A provider file, read: how to submit and poll, which answers mean what, the pace, the credentials.
+"""A provider file, read: how to submit and poll, which replies mean what, the pace, the credentials.
 
 The language is described in docs/providers.md and by docs/provider.schema.json.
 """
@@ -170,7 +170,7 @@ def _read_the_rest(top: Reader) -> None:
 
 
 def _refuse_misplaced(top: Reader, rules: Rules) -> None:
-    """What cannot work where it stands: the answer before an operation that has none, a link that is no result."""
+    """What cannot work where it stands: the reply before an operation that has none, a link that is no result."""
     alone = {id(one) for one in (rules.submit[0], rules.asks_again, rules.cancel)}
     for place, operation in rules.operations():
         if operation.decode == "url" and not place.startswith("$.result"):

@@ -19,7 +19,7 @@ from shared.provider.wire.origin import is_public
 
 MAX_INTERIM = 16
 MAX_WIRE_BYTES = 20_000_000
-"""What is read from the wire for one answer, at most, however it is framed."""
+"""What is read from the wire for one reply, at most, however it is framed."""
 
 
 class Watchdog:
@@ -65,8 +65,8 @@ class Watchdog:
     def hold(self, used: socket) -> None:
         """Watch over a socket that this thread is about to use.
 
-        A duplicate is kept: the socket itself changes hands, to TLS or, where the answer ends with the connection, to
-        the answer.
+        A duplicate is kept: the socket itself changes hands, to TLS or, where the reply ends with the connection, to
+        the reply.
         """
         with self._lock:
             held = fromfd(used.fileno(), used.family, used.type)
@@ -123,7 +123,7 @@ class _Metered(io.RawIOBase):
 
 
 class _Response(HTTPResponse):
-    """An answer that is counted while it is read, even where the framing lies, and whose head is whole."""
+    """A reply that is counted while it is read, even where the framing lies, and whose head is whole."""
 
     def begin(self) -> None:
         metered = _Metered(self.fp.detach(), Watchdog.current())
@@ -133,7 +133,7 @@ class _Response(HTTPResponse):
             raise RemoteDisconnected("the connection ended within the headers")
 
     def _read_status(self) -> tuple[str, int, str]:
-        """The final status: interim answers (1xx) are read over, else the next request would get this one's answer."""
+        """The final status: interim replies (1xx) are read over, else the next request would get this one's reply."""
         for _ in range(MAX_INTERIM):
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if not 100 <= status < 200:

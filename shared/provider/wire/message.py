@@ -22,7 +22,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer, its body undecoded. Header names are in lower case."""
+    """One reply, its body undecoded. Header names are in lower case."""
 
     status: int
     headers: dict[str, str]

@@ -56,11 +56,11 @@ class Transport:
         hide: Callable[[str], str] = str,
         stay: Callable[[int], bool] = lambda _: False,
     ) -> Reply:
-        """The whole answer within `seconds`, at most 5 redirects away.
+        """The whole reply within `seconds`, at most 5 redirects away.
 
         `allowed` origins may be private addresses, and they alone get what `attach` adds; nobody gets it after a
         redirect to another origin: `hide` takes it out of that URL. A redirect with a status for which `stay` is true
-        is the answer.
+        is the reply.
         Raises TransportError: no connection, a broken one, late, too large, or a target that is not allowed.
         """
         end = self._clock() + seconds
@@ -77,7 +77,7 @@ class Transport:
         raise TransportError(f"more than {MAX_REDIRECTS} redirects", reason="redirects")
 
     def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
-        """The whole answer to one request within `seconds`, redirects not followed. Raises TransportError."""
+        """The whole reply to one request within `seconds`, redirects not followed. Raises TransportError."""
         if seconds <= 0:
             raise TransportError("no time is left for the request", reason="deadline")
         end = self._clock() + seconds
@@ -88,7 +88,7 @@ class Transport:
                 is_late = watchdog.fired or isinstance(error, requests.Timeout) or self._clock() >= end
                 failure = _failure(error, watchdog, is_late=is_late)
             else:
-                if not watchdog.fired:  # else the answer may have ended where the connection was cut
+                if not watchdog.fired:  # else the reply may have ended where the connection was cut
                     return reply
                 failure = _failure(None, watchdog, is_late=True)
         raise failure  # neither from theirs nor in its context: their texts hold URLs and headers, and so secrets
@@ -124,7 +124,7 @@ class _Session(requests.Session):
 
 
 def _failure(error: Exception | None, watchdog: Watchdog, *, is_late: bool) -> TransportError:
-    """What it means that there is no answer."""
+    """What it means that there is no reply."""
     if watchdog.refused:
         return TransportError("the target's address is not allowed", reason="refused-target")
     if watchdog.oversized:
