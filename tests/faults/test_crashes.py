@@ -15,7 +15,7 @@ from tests.support.api_events import Event, rest
 from tests.support.keys import key_of
 from tests.support.simulator import Said, completed, pending, refused, says
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 WHOLE = {"city": "Ghent", "rating": 4.5}
 PENDING = pending({"city": "Ghent"}, id="j-1")

@@ -20,7 +20,7 @@ from tests.support.api_events import rest
 from tests.support.keys import key_of
 from tests.support.simulator import DRIPPING, completed, pending, says
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 PENDING = pending({"city": "Ghent"}, id="j-1")

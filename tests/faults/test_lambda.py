@@ -19,7 +19,7 @@ from tests.faults.world import LEASE_SECONDS, MakeWorld, World
 from tests.support.keys import key_of
 from tests.support.simulator import completed, pending
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 PENDING = pending({"city": "Ghent"}, id="j-1")

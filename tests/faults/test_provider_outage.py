@@ -17,7 +17,7 @@ from tests.faults.world import FILE, MakeWorld, World
 from tests.support.api_events import rest
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Said, completed, pending, says
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 DONE = completed({"city": "Ghent"})
 WORKING = pending({"city": "Ghent"})

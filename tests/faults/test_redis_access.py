@@ -20,7 +20,7 @@ from tests.support.keys import PREFIX, key_of
 from tests.support.simulator import completed, pending, refused
 from tests.support.tls import certified
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 PENDING = pending({"city": "Ghent"}, id="j-1")

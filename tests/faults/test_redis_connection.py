@@ -23,7 +23,7 @@ from tests.support.api_events import rest
 from tests.support.outage import BlackHole
 from tests.support.simulator import Said, completed, pending, refused
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 WHOLE = {"city": "Ghent", "rating": 4.5}

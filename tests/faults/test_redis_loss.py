@@ -11,7 +11,7 @@ from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, Worl
 from tests.support.api_events import rest
 from tests.support.simulator import Said, completed, pending, refused
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 WHOLE = {"city": "Ghent", "rating": 4.5}

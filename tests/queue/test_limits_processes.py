@@ -25,7 +25,11 @@ from shared.record import Record
 from shared.task import Task
 from tests.support.keys import Bench
 
-pytestmark = [pytest.mark.server, pytest.mark.parametrize("redis_kind", ["valkey"], indirect=True)]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.slow,
+    pytest.mark.parametrize("redis_kind", ["valkey"], indirect=True),
+]
 
 WORKERS = 4
 SLOTS = 5
