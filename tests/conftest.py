@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """One line says how many were skipped, and why."""
     skipped = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")]
     if skipped:
-        reasons = [f"{count} × {reason}" for reason, count in Counter(skipped).most_common()]
+        reasons = [f"{count} times: {reason}" for reason, count in Counter(skipped).most_common()]
         terminalreporter.write_line(f"{len(skipped)} skipped: {'; '.join(reasons)}")
 
 

@@ -1,6 +1,7 @@
 """The pages say what the code says: what is made from it is fresh, and every link leads to a file."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,18 @@ def test_a_part_that_is_not_as_its_maker_says_is_written_anew(monkeypatch: pytes
 def test_every_link_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not link.startswith("http") and not (page.parent / link).exists()] == []
+
+
+def test_every_section_of_the_page_on_reliability_has_promises_and_every_promise_stands_in_one() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    assert re.findall(r"<!-- made by make docs: promises-(\w+) -->", page) == list(docs.PROMISES)
+    assert [section for section in docs.PROMISES if "`tests/" not in docs.promises(section)] == []
+
+
+@pytest.mark.parametrize("section", ["ends", "breakfast"])
+def test_a_promise_of_an_unknown_section_is_refused(tmp_path: Path, section: str) -> None:
+    test = f'@pytest.mark.promise("{section}", "tea at five")\ndef test_tea() -> None: ...\n'
+    (tmp_path / "test_tea.py").write_text(test, encoding="utf-8")
+    refused = pytest.raises(ValueError, match="unknown section, breakfast") if section == "breakfast" else nullcontext()
+    with refused:
+        assert f"| tea at five | `{tmp_path.name}/test_tea.py::test_tea` |" in docs.promises("ends", tmp_path)
