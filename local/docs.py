@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from local import ROOT
+from shared.reasons import Reason, Trait
 from shared.settings import Settings
 
 
@@ -29,7 +30,15 @@ def settings() -> str:
     return table(("variable", "default", "meaning"), rows)
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"settings": settings}
+def reasons() -> str:
+    """Why an attempt or a task ended as it did, as reasons.py has it."""
+    rows = (
+        (f"`{one}`", one.meaning, "; ".join(trait.value for trait in Trait if trait in one.traits)) for one in Reason
+    )
+    return table(("reason", "meaning", "what follows"), rows)
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"settings": settings, "reasons": reasons}
 """The maker of each generated part, by its name."""
 FILES: Mapping[str, Callable[[], str]] = {}
 """The maker of each file that is generated as a whole, by its path."""

@@ -4,6 +4,8 @@ Trouble is an exception, "not ready" is a value (see `outcome.py`). Exceptions o
 not leave the module that calls them: they are raised again from here, `from` theirs.
 """
 
+from shared.reasons import Reason
+
 
 class MeanwhileError(Exception):
     """The root: `except MeanwhileError` catches whatever this package raises on purpose."""
@@ -42,13 +44,9 @@ class NotifyUnavailable(MeanwhileError):
 
 
 class TransportError(MeanwhileError):
-    """The provider gave no usable answer.
+    """The provider gave no usable answer, for a `reason`."""
 
-    `reason` is one word: transport (no connection or a broken one), deadline, too-large, redirects, refused-target,
-    invalid-request, secret or token (no credentials could be had).
-    """
-
-    def __init__(self, detail: str, *, reason: str = "transport") -> None:
+    def __init__(self, detail: str, *, reason: Reason = Reason.TRANSPORT) -> None:
         super().__init__(detail)
         self.reason = reason
 

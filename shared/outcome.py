@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shared.codec import Json
+from shared.reasons import Reason
 
 RetryAction: TypeAlias = Literal["resubmit", "reauthenticate"]
 
@@ -32,19 +33,19 @@ class Retry:
     """
 
     delay_seconds: float
-    reason: str
+    reason: Reason
     action: RetryAction | None = None
     pause_seconds: float = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The end without data. `reason` is ours, a fixed word; `error` is what the provider said.
+    """The end without data; `error` is what the provider said.
 
     `pause_seconds`: as in Retry.
     """
 
-    reason: str
+    reason: Reason
     error: Json = None
     pause_seconds: float = 0
 

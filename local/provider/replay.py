@@ -16,12 +16,11 @@ from shared.codec import Json, loads
 from shared.errors import MeanwhileError, ProviderFileError
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider.language.rules import Rules
+from shared.reasons import Reason, Trait, having
 from shared.record import Record
 from shared.task import Task
 
 ATTEMPT_SECONDS = 20.0
-TROUBLES = ("http", "not-found-grace", "missing-link")
-"""The words for a trouble that the language fixes; others are an implementation's own."""
 
 
 class VectorError(MeanwhileError):
@@ -119,9 +118,9 @@ def compared(expected: Mapping[str, Json], outcome: Outcome, record: Record) -> 
     found = described(outcome, record)
     wanted = dict.fromkeys(found) | dict(expected)
     reason = found.get("reason")
-    if found["state"] == "retry" and ("reason" not in expected or reason not in TROUBLES):
+    if found["state"] == "retry" and ("reason" not in expected or reason not in having(Trait.NAMED)):
         wanted["reason"] = reason
-    if found["state"] == "failed" and "error" not in expected and reason != "upstream":
+    if found["state"] == "failed" and "error" not in expected and reason != Reason.UPSTREAM:
         wanted["error"] = found["error"]
     if same(wanted, found):
         return None

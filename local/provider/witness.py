@@ -18,25 +18,10 @@ from shared.provider.language.rules import Rules
 from shared.provider.language.security import OAuth2
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.transport import url_of
+from shared.reasons import Reason
 from shared.record import Record
 
 SHOWN_CHARACTERS = 2000
-ADVICE = {
-    "missing-input": "the URL needs input that was not given: --input '{…}'",
-    "missing-output": "an answer has not what poll needs; look at outputs",
-    "not-a-list": "with next, data must be the list of one page",
-    "refused-target": "only public addresses are asked, and the origins in servers",
-    "undecodable": "the body is not what it is declared to be; look at decode",
-    "missing-link": "the URL of the result has no value in the answer before it",
-    "http": "a status that may pass",
-    "acceptor": "as the file says",
-    "not-found-grace": "a 404 so soon after the submit",
-    "expired-link": "poll again for a fresh one",
-    "secret": "the reference names nothing that can be read here",
-    "token": "look at tokenUrl, clientId and clientAuth",
-    "unauthorized": "with another token",
-}
-"""What to know of a trouble, by its reason."""
 
 
 class Witness(Listener):
@@ -91,7 +76,7 @@ class Witness(Listener):
 
     def concluded(self, outcome: Outcome, record: Record) -> None:
         """An attempt is over."""
-        if isinstance(outcome, Retry) and outcome.reason == "undecodable":
+        if isinstance(outcome, Retry) and outcome.reason == Reason.UNDECODABLE:
             self._unjudged = None
         self._judged_by_status(goes_on=False)
         if record.outputs:
@@ -103,13 +88,13 @@ class Witness(Listener):
                 self._say(f"  = still running{known}; asked again in {span(delay)}")
             case Retry(delay, reason, action):
                 begins = " with a new job" if action == "resubmit" else ""
-                self._say(f"  = trouble: {reason}{_advice(reason)}; tried again{begins} in {span(delay)}")
+                self._say(f"  = trouble: {reason}{_meaning(reason)}; tried again{begins} in {span(delay)}")
             case Completed(data):
                 nothing = f" ({self._rules.data.text} finds nothing)" if data is None else ""
                 self._say(f"  = completed: {self._shown(data)}{nothing}")
             case Failed(reason, error):
                 said = "" if error is None else f": {self._shown(error)}"
-                self._say(f"  = failed: {reason}{said}{_advice(reason)}")
+                self._say(f"  = failed: {reason}{said}{_meaning(reason)}")
 
     def _judged_by_status(self, *, goes_on: bool) -> None:
         reply, self._unjudged = self._unjudged, None
@@ -153,5 +138,5 @@ def _phrase(status: int) -> str:
         return ""
 
 
-def _advice(reason: str) -> str:
-    return f" ({ADVICE[reason]})" if reason in ADVICE else ""
+def _meaning(reason: Reason) -> str:
+    return f" ({reason.meaning.rstrip('.')})"

@@ -9,12 +9,10 @@ from shared.errors import BadRequest, Conflict, NotFound
 from shared.logs import facts, log
 from shared.provider import Provider
 from shared.queue import Queue, new_token, without_redis
+from shared.reasons import Trait, having
 from shared.store import Store
 from shared.task import Task
 from shared.work.worker import add_of
-
-KEEPS_JOB = ("too-many-errors", "crashed")
-"""Failures that say nothing about the provider's job: it is asked after again rather than submitted anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +35,7 @@ class Reviver:
             raise NotFound(f"there is no task {task.id}", field="name")
         if item.status != "failed":
             raise Conflict(f"only a failed task can be revived; this one is {item.status}", field="name")
-        keeps_job = item.error["reason"] in KEEPS_JOB
+        keeps_job = item.error["reason"] in having(Trait.KEEPS_JOB)
         begun = self.store.begin(task, item, item.input, self.clock(), group=item.group, keep_outputs=keeps_job)
         if begun is None:
             raise Conflict("the task was begun again meanwhile", field="name")

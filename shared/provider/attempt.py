@@ -16,10 +16,9 @@ from shared.provider.language.placeholder import text_of, without_value
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Reply
 from shared.provider.wire.origin import origin_of
+from shared.reasons import Reason, Trait
 from shared.record import Record
 
-HOPELESS = ("invalid-request", "refused-target", "too-large")
-"""Troubles of the transport that another try would only meet again."""
 WORD_CHARACTERS = 64
 """What is kept of a status that no acceptor knows."""
 
@@ -69,7 +68,7 @@ class Attempt:
             self.learn(heard)
             return Finding(Pending(0 if verdict == "success" else math.inf), self.record)
         match finding := self.concluded(verdict, acceptor, heard, "poll"):
-            case Finding(Completed() | Failed(reason="upstream")):
+            case Finding(Completed() | Failed(reason=Reason.UPSTREAM)):
                 return finding
         return None
 
@@ -85,11 +84,11 @@ class Attempt:
             return self.without_url(operation, context, stage)
         reply = self.with_outputs(operation, reply)
         if reply.undecodable and 200 <= reply.status <= 299:
-            return self.retry("undecodable", reply)
+            return self.retry(Reason.UNDECODABLE, reply)
         return reply
 
     def unanswered(self, error: TransportError) -> Finding:
-        if error.reason in HOPELESS:
+        if Trait.HOPELESS in error.reason.traits:
             return Finding(Failed(error.reason, str(error)), self.record)
         return self.delays.retry(self.record, self.now, error.reason)
 
@@ -98,9 +97,9 @@ class Attempt:
         if stage == "result":
             if operation.optional:
                 return Finding(Completed(None), self.record)
-            return self.delays.retry(self.record, self.now, "missing-link", self.hinted(context["response"]))
+            return self.delays.retry(self.record, self.now, Reason.MISSING_LINK, self.hinted(context["response"]))
         lacking = without_value(operation.url, context)
-        reason = "missing-output" if any(one.refers_to("outputs") for one in lacking) else "missing-input"
+        reason = Reason.MISSING_OUTPUT if any(one.refers_to("outputs") for one in lacking) else Reason.MISSING_INPUT
         return Finding(Failed(reason, f"no value for {', '.join(one.text for one in lacking)}"), self.record)
 
     def stages(self, stage: Stage) -> set[Stage]:
@@ -121,13 +120,13 @@ class Attempt:
             case "resubmit":
                 return self.resubmit(reply)
             case "retry":
-                return self.retry("http" if acceptor is None else "acceptor", reply)
+                return self.retry(Reason.HTTP if acceptor is None else Reason.ACCEPTOR, reply)
 
     def pending(self, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         rules = self.rules
         self.learn(reply)
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
-            return Finding(Failed("missing-output", rules.error.of(reply.envelope)), self.record)
+            return Finding(Failed(Reason.MISSING_OUTPUT, rules.error.of(reply.envelope)), self.record)
         finding = self.delays.pending(self.record, self.now, self.hinted(reply.envelope))
         word = rules.status.of(reply.envelope)
         if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
@@ -176,7 +175,7 @@ class Attempt:
                     return self.concluded(verdict, acceptor, page, "result")
                 data = self.rules.data.of(page.envelope)
                 if not isinstance(data, list | None):
-                    return Finding(Failed("not-a-list", "a page's data is not a list"), self.record)
+                    return Finding(Failed(Reason.NOT_A_LIST, "a page's data is not a list"), self.record)
                 joined += data or []
         except TransportError as error:
             return self.unanswered(error)
@@ -188,13 +187,13 @@ class Attempt:
             if self.renews(status):
                 return self.reauthenticate()
             if status == 404 and stage == "poll" and self.in_grace():
-                return self.retry("not-found-grace", reply)
+                return self.retry(Reason.NOT_FOUND_GRACE, reply)
             foreign = origin_of(reply.url) not in self.exchange.allowed
             if stage == "result" and status in (403, 404, 410) and foreign:
-                return self.retry("expired-link", reply)
+                return self.retry(Reason.EXPIRED_LINK, reply)
         message = acceptor.message.of(reply.envelope) if acceptor and acceptor.message else None
         error = message if message is not None else rules.error.of(reply.envelope)
-        return Finding(Failed("upstream", error), dataclasses.replace(self.record, reason=f"HTTP {status}"))
+        return Finding(Failed(Reason.UPSTREAM, error), dataclasses.replace(self.record, reason=f"HTTP {status}"))
 
     def renews(self, status: int) -> bool:
         """Whether a 401 asks for a new token: the first in a row, where there are tokens."""
@@ -203,17 +202,17 @@ class Attempt:
     def reauthenticate(self) -> Finding:
         """A retry at once, with a token younger than this 401."""
         record = dataclasses.replace(self.record, unauthorized_at=self.now)
-        return _as("reauthenticate", self.delays.retry(record, self.now, "unauthorized", 0))
+        return _as("reauthenticate", self.delays.retry(record, self.now, Reason.UNAUTHORIZED, 0))
 
     def resubmit(self, reply: Decoded) -> Finding:
         """A retry that begins with a new job; its delays and its 404s begin anew, not the deadline."""
         if self.record.resubmits >= self.rules.max_resubmits:
-            return Finding(Failed("too-many-resubmits", self.rules.error.of(reply.envelope)), self.record)
+            return Finding(Failed(Reason.TOO_MANY_RESUBMITS, self.rules.error.of(reply.envelope)), self.record)
         resubmits = self.record.resubmits + 1
         self.record = dataclasses.replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
-        return _as("resubmit", self.retry("resubmit", reply))
+        return _as("resubmit", self.retry(Reason.RESUBMIT, reply))
 
-    def retry(self, reason: str, reply: Decoded) -> Finding:
+    def retry(self, reason: Reason, reply: Decoded) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
         said = self.rules.error.of(reply.envelope)
         hint = self.hinted(reply.envelope)

@@ -9,11 +9,10 @@ from shared.codec import Json
 from shared.limits import Health
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider.language.rules import Rules
+from shared.reasons import Reason, Trait, having
 from shared.record import Record
 
-TIMEOUT = Failed("timeout")
-PROVIDER_ERRORS = ("transport", "deadline", "http")
-"""Reasons of a retry that speak of the provider as a whole, not of one job."""
+TIMEOUT = Failed(Reason.TIMEOUT)
 PAUSE_JITTER = 1.25
 LEAST_PAUSE_SECONDS = 1.0
 
@@ -40,14 +39,14 @@ class Delays:
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
 
-    def retry(self, record: Record, now: int, reason: str, hint: float | None = None, said: Json = None) -> Finding:
+    def retry(self, record: Record, now: int, reason: Reason, hint: float | None = None, said: Json = None) -> Finding:
         """After an error that says nothing about the job: another try, or the end after too many in a row.
 
         `said` is the provider's own word on it, kept with the end.
         """
         record = dataclasses.replace(record, errors=record.errors + 1, reason=reason)
         if record.errors > self.rules.max_errors:
-            return Finding(Failed("too-many-errors", reason if said is None else said), record)
+            return Finding(Failed(Reason.TOO_MANY_ERRORS, reason if said is None else said), record)
         delay = self.rules.backoff.after_error(record.errors, self.random) if hint is None else hint
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Retry(cut, reason), record)
@@ -85,9 +84,9 @@ class Delays:
 def _is_good(finding: Finding) -> bool:
     """Whether the provider said what its file knows: on the job, or that it refuses it."""
     match finding.outcome:
-        case Pending() | Completed() | Failed("upstream"):
+        case Pending() | Completed() | Failed(Reason.UPSTREAM):
             return True
-        case Failed(TIMEOUT.reason):
+        case Failed(Reason.TIMEOUT):
             return finding.record.errors == 0
     return False
 
@@ -96,7 +95,7 @@ def _is_error(finding: Finding) -> bool:
     """Whether it speaks against the provider as a whole, not one job; the task may have ended with it."""
     match finding.outcome:
         case Retry(reason=reason):
-            return reason in PROVIDER_ERRORS
-        case Failed(TIMEOUT.reason | "too-many-errors"):
-            return finding.record.reason in PROVIDER_ERRORS
+            return reason in having(Trait.WHOLE_PROVIDER)
+        case Failed(Reason.TIMEOUT | Reason.TOO_MANY_ERRORS):
+            return finding.record.reason in having(Trait.WHOLE_PROVIDER)
     return False

@@ -15,6 +15,7 @@ from shared.provider.language.operation import Decoding, Operation
 from shared.provider.language.placeholder import fill, fill_url, stays_on_the_server, text_of
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, joined, origin_of
+from shared.reasons import Reason
 
 if TYPE_CHECKING:
     from shared.provider.wire.transport import Transport
@@ -123,27 +124,27 @@ class Exchange:
                 return
             url = joined(page.url, link)
             if url in seen or len(seen) >= MAX_PAGES:
-                raise TransportError("the pages do not end", reason="pages-without-end")
+                raise TransportError("the pages do not end", reason=Reason.PAGES_WITHOUT_END)
             seen.add(url)
             call = Call(method="GET", url=url, query={}, headers=headers)
             page = keep(operation, self._decoded(call, operation, page.envelope, lambda _: False))
             size += page.size
             if size > MAX_RESPONSE_BYTES:
-                raise TransportError("the pages together are too large", reason="too-large")
+                raise TransportError("the pages together are too large", reason=Reason.TOO_LARGE)
             if page.undecodable and 200 <= page.status <= 299:
-                raise TransportError("a page cannot be decoded", reason="undecodable")
+                raise TransportError("a page cannot be decoded", reason=Reason.UNDECODABLE)
 
     def _url(self, operation: Operation, context: dict[str, Json]) -> str | None:
         try:
             url = fill_url(operation.url, context)
         except ValueError as error:
-            raise TransportError(str(error), reason="invalid-request") from error
+            raise TransportError(str(error), reason=Reason.INVALID_REQUEST) from error
         if not url:
             return None
         server = self._servers[0]
         url = joined(server, url)
         if stays_on_the_server(operation.url) and origin_of(url) != origin_of(server):
-            raise TransportError("a value leads to another host", reason="invalid-request")
+            raise TransportError("a value leads to another host", reason=Reason.INVALID_REQUEST)
         return url
 
     def _headers(self, operation: Operation, context: dict[str, Json]) -> dict[str, str]:

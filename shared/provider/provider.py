@@ -16,10 +16,11 @@ from shared.limits import Health
 from shared.outcome import Failed
 from shared.provider.attempt import Attempt
 from shared.provider.credentials.credentials import Credentials
-from shared.provider.delays import TIMEOUT, Delays, Finding
+from shared.provider.delays import Delays, Finding
 from shared.provider.exchange import Exchange
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Reply
+from shared.reasons import Reason
 from shared.record import Record
 from shared.task import Task
 
@@ -68,9 +69,9 @@ class Provider:
             try:
                 context["callback"] = {"url": self._callback_url(task, record.generation, record.resubmits)}
             except SecretUnavailable:
-                return self._delays.retry(record, now, "secret")
+                return self._delays.retry(record, now, Reason.SECRET)
         finding = Attempt(self.rules, self._delays, exchange, context, record, now).run()
-        if isinstance(finding.outcome, Failed) and finding.outcome.reason == TIMEOUT.reason:
+        if isinstance(finding.outcome, Failed) and finding.outcome.reason == Reason.TIMEOUT:
             self.cancel(task, finding.record, seconds=exchange.seconds_left())
         return finding
 
@@ -91,7 +92,7 @@ class Provider:
         except TransportError:
             return
 
-    def retry(self, record: Record, *, now: int, reason: str) -> Finding:
+    def retry(self, record: Record, *, now: int, reason: Reason) -> Finding:
         """What an error of our own leads to: another try, or the end after too many."""
         return self._delays.retry(record, now, reason)
 

@@ -11,13 +11,11 @@ from shared.logs import facts, log
 from shared.outcome import Failed, Outcome, Pending, Retry
 from shared.provider import Finding, Provider
 from shared.queue import Hold, Queue, Release
+from shared.reasons import Trait
 from shared.record import Record
 from shared.store import Item
 
 Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
-
-ANSWER_LOST = ("transport", "deadline", "undecodable")
-"""Reasons of a retry after which the provider may have taken the job all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +79,7 @@ def _released(one: Settlement) -> Release:
 
 
 def _is_lost(outcome: Outcome | None) -> bool:
-    return isinstance(outcome, Retry) and outcome.reason in ANSWER_LOST
+    return isinstance(outcome, Retry) and Trait.ANSWER_LOST in outcome.reason.traits
 
 
 def report(settlement: Settlement, counts_as: str) -> None:

@@ -15,6 +15,7 @@ from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Finding, Provider
 from shared.provider.wire.message import Reply
 from shared.queue import Add, Claimed, Hold
+from shared.reasons import Reason
 from shared.record import Record
 from shared.store import Item, Store, Superseded
 from shared.work.settle import Settlement
@@ -53,7 +54,7 @@ class Worker:
             if isinstance(record, Settlement):
                 return record
             if claimed.crashes > self._max_crashes:
-                crashed = Failed("crashed", f"ended its worker {claimed.crashes} times")
+                crashed = Failed(Reason.CRASHED, f"ended its worker {claimed.crashes} times")
                 return self._store_finding(hold, record, Finding(crashed, record))
             return self.attempt(hold, record, seconds)
         except StoreUnavailable as error:
@@ -134,7 +135,7 @@ class Worker:
         except StoreTooLarge as error:
             if isinstance(outcome, Failed):
                 return self._unstored(base, before)
-            too_large = Finding(Failed("too-large", str(error)), record)
+            too_large = Finding(Failed(Reason.TOO_LARGE, str(error)), record)
             return self._store_finding(hold, before, too_large, inline=inline)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
@@ -193,7 +194,7 @@ class Worker:
             if isinstance(record, Settlement):
                 return record
             provider = self._providers[hold.task.provider]
-            finding = provider.retry(record, now=self._clock(), reason="the attempt broke")
+            finding = provider.retry(record, now=self._clock(), reason=Reason.BROKEN)
             return self._store_finding(hold, record, finding)
         except Exception:
             log.exception("attempt broke twice", extra=facts(hold))

@@ -16,6 +16,7 @@ from shared.provider.exchange import Exchange
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
+from shared.reasons import Reason
 from shared.record import Record
 from tests.support.asking import (
     DONE,
@@ -131,7 +132,7 @@ def test_trouble_between_the_operations_of_a_submit_repeats_them_all(trouble: An
 
 def test_a_refusal_in_the_first_operation_of_a_submit_ends_it_there() -> None:
     with Site(answering({"/a": Says(400, {"error": "no"})})) as site:
-        assert ask(provider(rules(site.url, **POLLED | {"submit": THREE}))).outcome == Failed("upstream", "no")
+        assert ask(provider(rules(site.url, **POLLED | {"submit": THREE}))).outcome == Failed(Reason.UPSTREAM, "no")
         assert site.paths == ["/a"]
 
 
@@ -168,19 +169,19 @@ def test_an_output_may_hold_the_whole_answer() -> None:
 def test_a_job_that_cannot_be_asked_after_is_the_end() -> None:
     with Site(Says(202, {"error": "no id"})) as site:
         found = ask(provider(rules(site.url, **POLLED)))
-        assert found.outcome == Failed("missing-output", "no id")
+        assert found.outcome == Failed(Reason.MISSING_OUTPUT, "no id")
 
 
 @pytest.mark.parametrize(
     ("url", "reason", "error"),
     [
-        ("/x/${outputs.id}", "missing-output", "no value for outputs.id"),
-        ("/x/${input.a}/${input.b}", "missing-input", "no value for input.a, input.b"),
-        ("${input == `null`}", "missing-input", "no value for input == `null`"),
-        ("${outputs.id == `1`}", "missing-output", "no value for outputs.id == `1`"),
+        ("/x/${outputs.id}", Reason.MISSING_OUTPUT, "no value for outputs.id"),
+        ("/x/${input.a}/${input.b}", Reason.MISSING_INPUT, "no value for input.a, input.b"),
+        ("${input == `null`}", Reason.MISSING_INPUT, "no value for input == `null`"),
+        ("${outputs.id == `1`}", Reason.MISSING_OUTPUT, "no value for outputs.id == `1`"),
     ],
 )
-def test_a_url_that_never_has_a_value_is_the_end(url: str, reason: str, error: str) -> None:
+def test_a_url_that_never_has_a_value_is_the_end(url: str, reason: Reason, error: str) -> None:
     with Site() as site:
         asked = provider(rules(site.url, submit={"url": url}))
         assert ask(asked).outcome == Failed(reason, error)
@@ -207,7 +208,7 @@ def test_partial_data_is_kept_until_there_is_newer() -> None:
         assert second.outcome == Pending(5, {"a": 1}, None)
         third = ask(asked, second.record)
         fourth = ask(asked, third.record)
-        assert fourth.outcome == Failed("upstream", "why")
+        assert fourth.outcome == Failed(Reason.UPSTREAM, "why")
         assert fourth.record.partial == {"a": 1}
 
 
@@ -244,7 +245,7 @@ def test_a_result_of_a_job_done_at_once_is_fetched_after_the_submit() -> None:
 def test_a_job_whose_link_is_no_text_is_the_end_too(id_: Any) -> None:
     with Site(Says(202, {"id": id_, "error": "no link"})) as site:
         found = ask(provider(rules(site.url, **POLLED | {"poll": {"url": "${outputs.id}"}})))
-        assert found.outcome == Failed("missing-output", "no link")
+        assert found.outcome == Failed(Reason.MISSING_OUTPUT, "no link")
 
 
 @pytest.mark.parametrize("link", [None, "", False, 5, {"href": "/f"}])
@@ -259,7 +260,7 @@ def test_a_result_without_a_link_is_asked_for_again_unless_it_is_optional(link: 
 def test_a_link_that_is_not_there_yet_is_asked_for_when_the_answer_says() -> None:
     said = Says(200, {"status": "completed", "link": None}, {"Retry-After": "33"})
     with Site(answering({"/jobs/j": said})) as site:
-        assert ask(provider(rules(site.url, **LINKED)), submitted()).outcome == Retry(33, "missing-link")
+        assert ask(provider(rules(site.url, **LINKED)), submitted()).outcome == Retry(33, Reason.MISSING_LINK)
 
 
 def test_a_result_that_is_wanted_as_a_link_is_not_fetched() -> None:
@@ -391,7 +392,7 @@ def test_a_404_is_a_retry_while_the_job_is_young_and_the_end_later() -> None:
 
 def test_a_404_of_a_submit_is_the_end() -> None:
     with Site(Says(404, {"error": "no such thing"})) as site:
-        assert ask(provider(rules(site.url, **POLLED))).outcome == Failed("upstream", "no such thing")
+        assert ask(provider(rules(site.url, **POLLED))).outcome == Failed(Reason.UPSTREAM, "no such thing")
 
 
 LOST = [{"state": "resubmit", "expected": "lost"}, DONE]
@@ -402,14 +403,14 @@ def test_a_resubmit_begins_another_job_and_no_more_of_them_than_the_file_allows(
     with Site(answering(routes)) as site:
         asked = provider(rules(site.url, **POLLED, acceptors=LOST, polling=PACE))
         first = ask(asked, submitted(polls=7, job_at=START_MS))
-        assert first.outcome == Retry(5, "resubmit", "resubmit")
+        assert first.outcome == Retry(5, Reason.RESUBMIT, "resubmit")
         known = first.record
         assert (known.outputs, known.resubmits, known.polls, known.job_at) == (None, 1, 0, None)
         assert known.submitted_at == START_MS
         second = ask(asked, known, now=later(10))
         assert outcome(second)["is"] == "pending"
         assert second.record.job_at == later(10)
-        assert ask(asked, second.record).outcome == Failed("too-many-resubmits", "restarted")
+        assert ask(asked, second.record).outcome == Failed(Reason.TOO_MANY_RESUBMITS, "restarted")
         assert site.paths == ["/jobs/j", "/jobs", "/jobs/j"]
 
 

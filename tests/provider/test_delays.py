@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider import Finding
-from shared.provider.delays import PAUSE_JITTER, PROVIDER_ERRORS, TIMEOUT, Delays
+from shared.provider.delays import PAUSE_JITTER, TIMEOUT, Delays
+from shared.reasons import Reason
 from shared.record import Record
 from tests.support.asking import NO_JITTER, record, rules, submitted
 from tests.support.clock import START_MS
@@ -42,7 +43,7 @@ def test_the_first_wait_is_the_initial_one_and_the_others_grow_up_to_the_longest
 def test_trouble_grows_from_the_shortest_wait_up_to_the_longest() -> None:
     made, known, delays = made_by(maxErrors=10), submitted(), []
     for _ in range(5):
-        finding = made.retry(known, START_MS, "http")
+        finding = made.retry(known, START_MS, Reason.HTTP)
         known = finding.record
         assert isinstance(finding.outcome, Retry)
         delays.append(finding.outcome.delay_seconds)
@@ -51,7 +52,7 @@ def test_trouble_grows_from_the_shortest_wait_up_to_the_longest() -> None:
 
 def test_a_good_answer_forgets_the_trouble_before() -> None:
     made = made_by()
-    known = made.retry(submitted(polls=0), START_MS, "http").record
+    known = made.retry(submitted(polls=0), START_MS, Reason.HTTP).record
     assert (known.errors, known.reason) == (1, "http")
     finding = made.pending(known, START_MS)
     assert (finding.record.errors, finding.record.reason, finding.record.polls) == (0, None, 1)
@@ -60,21 +61,25 @@ def test_a_good_answer_forgets_the_trouble_before() -> None:
 def test_trouble_beyond_the_limit_in_a_row_is_the_end_with_the_last_word() -> None:
     made, known = made_by(), submitted()
     for _ in range(3):
-        finding = made.retry(known, START_MS, "http")
+        finding = made.retry(known, START_MS, Reason.HTTP)
         assert isinstance(finding.outcome, Retry)
         known = finding.record
-    assert made.retry(known, START_MS, "http").outcome == Failed("too-many-errors", "http")
-    assert made.retry(known, START_MS, "http", said="over quota").outcome == Failed("too-many-errors", "over quota")
+    assert made.retry(known, START_MS, Reason.HTTP).outcome == Failed(Reason.TOO_MANY_ERRORS, "http")
+    assert made.retry(known, START_MS, Reason.HTTP, said="over quota").outcome == Failed(
+        Reason.TOO_MANY_ERRORS, "over quota"
+    )
 
 
 def test_without_patience_the_first_trouble_is_the_end() -> None:
-    assert made_by(maxErrors=0).retry(submitted(), START_MS, "http").outcome == Failed("too-many-errors", "http")
+    assert made_by(maxErrors=0).retry(submitted(), START_MS, Reason.HTTP).outcome == Failed(
+        Reason.TOO_MANY_ERRORS, "http"
+    )
 
 
 def test_a_hint_replaces_the_backoff_and_is_not_shortened_by_the_longest_wait() -> None:
     made = made_by(maxWaitTime=10_000)
     assert made.pending(submitted(), START_MS, 500).outcome == Pending(500)
-    assert made.retry(submitted(), START_MS, "http", 500).outcome == Retry(500, "http")
+    assert made.retry(submitted(), START_MS, Reason.HTTP, 500).outcome == Retry(500, Reason.HTTP)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +100,7 @@ def test_a_wait_beyond_the_deadline_ends_there_or_is_the_end(now: float, hint: f
     made = made_by()
     for finding, kind in (
         (made.pending(submitted(), at(now), hint), Pending),
-        (made.retry(submitted(), at(now), "http", hint), Retry),
+        (made.retry(submitted(), at(now), Reason.HTTP, hint), Retry),
     ):
         if delay is None:
             assert finding.outcome == TIMEOUT
@@ -157,7 +162,7 @@ def test_any_pace_waits_a_finite_time_or_ends(
     known: Record = submitted(polls=polls, errors=errors)
     for finding in (
         made.pending(known, START_MS + later, hint),
-        made.retry(known, START_MS + later, "http", hint),
+        made.retry(known, START_MS + later, Reason.HTTP, hint),
     ):
         if isinstance(finding.outcome, Pending | Retry):
             assert 0 <= finding.outcome.delay_seconds < float("inf")
@@ -180,20 +185,20 @@ def named(*findings: Finding) -> dict[str, Finding]:
 GOOD = (
     found(Pending(2)),
     found(Completed(1)),
-    found(Failed("upstream"), errors=2, reason="HTTP 422"),
+    found(Failed(Reason.UPSTREAM), errors=2, reason="HTTP 422"),
     found(TIMEOUT),
 )
 BAD = (
-    *(found(Retry(2, reason), errors=1, reason=reason) for reason in PROVIDER_ERRORS),
-    found(Failed("too-many-errors"), errors=4, reason="http"),
+    *(found(Retry(2, reason), errors=1, reason=reason) for reason in (Reason.TRANSPORT, Reason.DEADLINE, Reason.HTTP)),
+    found(Failed(Reason.TOO_MANY_ERRORS), errors=4, reason="http"),
     found(TIMEOUT, errors=1, reason="deadline"),
 )
 SILENT = (
-    found(Retry(2, "acceptor"), errors=1, reason="acceptor"),
-    found(Retry(2, "token"), errors=1, reason="token"),
-    found(Failed("too-many-errors"), errors=4, reason="acceptor"),
-    found(Failed("missing-input"), errors=1, reason="http"),
-    found(Failed("crashed"), errors=1, reason="http"),
+    found(Retry(2, Reason.ACCEPTOR), errors=1, reason="acceptor"),
+    found(Retry(2, Reason.TOKEN), errors=1, reason="token"),
+    found(Failed(Reason.TOO_MANY_ERRORS), errors=4, reason="acceptor"),
+    found(Failed(Reason.MISSING_INPUT), errors=1, reason="http"),
+    found(Failed(Reason.CRASHED), errors=1, reason="http"),
 )
 
 
@@ -219,14 +224,18 @@ def test_what_concerns_one_job_or_ourselves_says_nothing_of_the_provider(finding
 
 def test_a_pause_is_the_longest_one_asked_for_and_jitter_never_shortens_it() -> None:
     made = made_by()
-    findings = [found(Retry(30, "http", pause_seconds=30)), found(Failed("timeout", pause_seconds=60)), GOOD[0]]
+    findings = [
+        found(Retry(30, Reason.HTTP, pause_seconds=30)),
+        found(Failed(Reason.TIMEOUT, pause_seconds=60)),
+        GOOD[0],
+    ]
     pauses = [made.health(named(*findings)).pause_seconds for _ in range(200)]
     assert 60 <= min(pauses) < 61
     assert 74 < max(pauses) <= 60 * PAUSE_JITTER
 
 
 def test_no_pause_is_longer_than_a_task_may_take() -> None:
-    asked_for = found(Retry(2, "http", pause_seconds=1e9))
+    asked_for = found(Retry(2, Reason.HTTP, pause_seconds=1e9))
     assert 100 <= made_by(maxWaitTime=100).health(named(asked_for)).pause_seconds <= 100 * PAUSE_JITTER
 
 

@@ -17,6 +17,7 @@ from shared.provider import Provider
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.provider import idempotency_key
 from shared.provider.wire.transport import Transport
+from shared.reasons import Reason
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task
@@ -64,7 +65,7 @@ def test_a_poll_operation_makes_the_first_attempt_a_submit_that_must_not_be_repe
 
 
 def test_trouble_of_our_own_is_a_retry_like_any_other() -> None:
-    found = provider(rules("http://a.example")).retry(record(), now=START_MS, reason="crashed")
+    found = provider(rules("http://a.example")).retry(record(), now=START_MS, reason=Reason.CRASHED)
     assert (outcome(found)["is"], found.record.errors, found.record.reason) == ("retry", 1, "crashed")
 
 
@@ -123,7 +124,7 @@ def test_an_attempt_goes_on_from_the_item_when_redis_has_lost_everything(store: 
         lost = {"state": "resubmit", "expected": "lost"}
         found = ask(provider(rules(site.url, **POLLED, acceptors=[lost, DONE])), resumed)
         assert site.paths == ["/jobs/j"]
-        assert found.outcome == Failed("too-many-resubmits")
+        assert found.outcome == Failed(Reason.TOO_MANY_RESUBMITS)
 
 
 # --- the idempotency key
@@ -239,7 +240,7 @@ def test_a_task_out_of_time_is_cancelled_once_with_the_provider() -> None:
     with Site(WORKING) as site:
         asked = provider(rules(site.url, **POLLED, cancel=CANCEL, polling=SHORT))
         found = ask(asked, submitted(), now=START_MS + 60_000)
-        assert found.outcome == Failed("timeout")
+        assert found.outcome == Failed(Reason.TIMEOUT)
         assert [(seen.method, seen.path) for seen in site.calls] == [("GET", "/jobs/j"), ("DELETE", "/jobs/j")]
         assert site.calls[1].headers["X-Key"] == idempotency_key(TASK, submitted())
 
@@ -248,18 +249,18 @@ def test_a_task_out_of_time_is_cancelled_once_with_the_provider() -> None:
 def test_a_cancel_that_fails_changes_nothing(said: Any) -> None:
     with Site(lambda seen: WORKING if seen.method == "GET" else said) as site:
         asked = provider(rules(site.url, **POLLED, cancel=CANCEL, polling=SHORT))
-        assert ask(asked, submitted(), now=START_MS + 60_000).outcome == Failed("timeout")
+        assert ask(asked, submitted(), now=START_MS + 60_000).outcome == Failed(Reason.TIMEOUT)
         assert len(site.calls) == 2
 
 
 def test_nothing_is_cancelled_before_there_is_a_job_or_without_an_operation_for_it() -> None:
     with Site(Says(503)) as site:
         with_cancel = provider(rules(site.url, **POLLED, cancel=CANCEL, polling=SHORT))
-        assert ask(with_cancel, now=START_MS + 60_000).outcome != Failed("timeout")
+        assert ask(with_cancel, now=START_MS + 60_000).outcome != Failed(Reason.TIMEOUT)
         late = record(submitted_at=START_MS)
-        assert ask(with_cancel, late, now=START_MS + 60_000).outcome == Failed("timeout")
+        assert ask(with_cancel, late, now=START_MS + 60_000).outcome == Failed(Reason.TIMEOUT)
         without = provider(rules(site.url, **POLLED, polling=SHORT))
-        assert ask(without, submitted(), now=START_MS + 60_000).outcome == Failed("timeout")
+        assert ask(without, submitted(), now=START_MS + 60_000).outcome == Failed(Reason.TIMEOUT)
         assert "DELETE" not in [seen.method for seen in site.calls]
 
 
@@ -275,7 +276,7 @@ def test_a_cancel_has_only_the_time_that_the_attempt_left() -> None:
         found = rules(site.url, **POLLED, cancel=CANCEL, polling=SHORT)
         asked = Provider(found, transport, Credentials((), Secrets(), transport), Random(1))
         asked._exchange._clock = lambda: now[0]
-        assert ask(asked, submitted(), now=START_MS + 60_000).outcome == Failed("timeout")
+        assert ask(asked, submitted(), now=START_MS + 60_000).outcome == Failed(Reason.TIMEOUT)
         assert [seen.method for seen in site.calls] == ["GET"]
 
 

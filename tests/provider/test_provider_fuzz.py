@@ -19,6 +19,7 @@ from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.origin import Origin
 from shared.provider.wire.transport import Transport
+from shared.reasons import Reason
 from shared.record import Record
 from tests.support.asking import DONE, TASK, Secrets, ask, provider, record
 from tests.support.clock import START_MS
@@ -74,14 +75,17 @@ HEADERS = st.dictionaries(
     | LINKS,
     max_size=4,
 )
-REASONS = ("transport", "deadline", "too-large", "refused-target", "invalid-request", "redirects")
+REASONS = (
+    Reason.TRANSPORT, Reason.DEADLINE, Reason.TOO_LARGE,
+    Reason.REFUSED_TARGET, Reason.INVALID_REQUEST, Reason.REDIRECTS,
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
 class Said:
     """What happens to one request: an answer or a trouble, after a while."""
 
-    reply: Reply | str
+    reply: Reply | Reason
     seconds: float
 
 
@@ -106,9 +110,9 @@ class Scripted(Transport):
         self.requests += 1
         if seconds <= 0 or said.seconds > seconds:
             self.now += max(seconds, 0)
-            raise TransportError("late", reason="deadline")
+            raise TransportError("late", reason=Reason.DEADLINE)
         self.now += said.seconds
-        if isinstance(said.reply, str):
+        if isinstance(said.reply, Reason):
             raise TransportError("no answer", reason=said.reply)
         if said.reply.status == 200 and said.reply.body == b"" and "token" in call.url:
             return dataclasses.replace(said.reply, body=b'{"access_token": "t"}')

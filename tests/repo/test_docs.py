@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from local import ROOT, docs
+from shared.reasons import Reason, Trait
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -25,3 +26,9 @@ def test_a_part_that_is_not_as_its_maker_says_is_written_anew(monkeypatch: pytes
 def test_every_link_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not link.startswith("http") and not (page.parent / link).exists()] == []
+
+
+def test_the_table_of_reasons_has_every_reason_with_its_meaning_and_what_follows() -> None:
+    rows = docs.reasons().splitlines()[2:]
+    assert len(rows) == len(Reason)
+    assert f"| `{Reason.CRASHED}` | {Reason.CRASHED.meaning} | {Trait.KEEPS_JOB.value} |" in rows

@@ -11,6 +11,7 @@ from shared.limits import Health
 from shared.logs import facts
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.queue import Hold, Queue, Release
+from shared.reasons import Reason
 from shared.record import Record
 from shared.task import Task
 from shared.work.settle import Settlement, settle
@@ -130,11 +131,11 @@ def test_redis_away_is_said_so(queue: Queue, seed: Any, redis_client: "Redis", s
     ("verb", "counts_as", "outcome", "level", "more"),
     [
         ("complete", "completed", Completed({"marker": "SECRET"}), "INFO", {}),
-        ("bury", "buried", Failed("upstream", "SECRET"), "INFO", {"reason": "upstream"}),
-        ("forget", "refused", Failed("upstream", "SECRET"), "INFO", {"reason": "upstream"}),
+        ("bury", "buried", Failed(Reason.UPSTREAM, "SECRET"), "INFO", {"reason": "upstream"}),
+        ("forget", "refused", Failed(Reason.UPSTREAM, "SECRET"), "INFO", {"reason": "upstream"}),
         ("forget", "forgotten", None, "INFO", {}),
         ("release", "snoozed", Pending(2, {"marker": "SECRET"}), "DEBUG", {"delay_seconds": 2}),
-        ("release", "retried", Retry(3, "http"), "DEBUG", {"reason": "http", "delay_seconds": 3}),
+        ("release", "retried", Retry(3, Reason.HTTP), "DEBUG", {"reason": "http", "delay_seconds": 3}),
         ("release", "released", None, "DEBUG", {}),
     ],
 )
@@ -170,14 +171,14 @@ def test_a_lost_task_is_said_to_be_lost(queue: Queue, caplog: pytest.LogCaptureF
 GOOD: dict[str, Any] = {
     "complete": Completed(1),
     "release": Pending(5),
-    "bury": Failed("upstream"),
-    "forget": Failed("upstream"),
+    "bury": Failed(Reason.UPSTREAM),
+    "forget": Failed(Reason.UPSTREAM),
 }
 BAD: dict[str, Any] = {
     "complete": None,
-    "release": Retry(5, "http"),
-    "bury": Failed("too-many-errors"),
-    "forget": Failed("too-many-errors"),
+    "release": Retry(5, Reason.HTTP),
+    "bury": Failed(Reason.TOO_MANY_ERRORS),
+    "forget": Failed(Reason.TOO_MANY_ERRORS),
 }
 VERBS = ("complete", "release", "bury", "forget")
 

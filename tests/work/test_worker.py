@@ -13,6 +13,7 @@ from shared.errors import StoreTooLarge
 from shared.outcome import Completed, Failed, Retry, RetryAction
 from shared.provider import Finding, Provider
 from shared.queue import Claimed, Hold
+from shared.reasons import Reason
 from shared.record import VERSION, Record
 from shared.store import Item, Store
 from shared.store.item import LIMITS
@@ -696,7 +697,7 @@ def test_trouble_is_counted_although_nothing_can_be_stored(
 ) -> None:
     item = begin("job")
     troubled = dataclasses.replace(record_of(item), submitted_at=5, errors=1, unauthorized_at=1)
-    finding = Finding(Retry(0, "unauthorized", action=action), troubled)
+    finding = Finding(Retry(0, Reason.UNAUTHORIZED, action=action), troubled)
     monkeypatch.setattr(Provider, "ask", lambda *_, **__: finding)
     outage.away = {"UpdateItem"}
     settlement = worker.work(claimed(item, record_of(item)), ATTEMPT_SECONDS)

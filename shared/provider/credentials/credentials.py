@@ -15,6 +15,7 @@ from shared.errors import SecretUnavailable, TransportError
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.origin import origin_of
+from shared.reasons import Reason
 
 if TYPE_CHECKING:
     from shared.provider.wire.transport import Transport
@@ -106,15 +107,15 @@ class Credentials:
         try:
             value = self._read_secret(reference, fresh=fresh)
         except SecretUnavailable as error:
-            raise TransportError(str(error), reason="secret") from error
+            raise TransportError(str(error), reason=Reason.SECRET) from error
         if not _is_line(value):
-            raise TransportError(f"{reference}: is empty, or no single line of text", reason="secret")
+            raise TransportError(f"{reference}: is empty, or no single line of text", reason=Reason.SECRET)
         return value
 
     def _access_token(self, scheme: OAuth2, seconds: float, since: float) -> str:
         end = time.monotonic() + seconds
         if not self._fetching.acquire(timeout=seconds):
-            raise TransportError("no token in time", reason="deadline")
+            raise TransportError("no token in time", reason=Reason.DEADLINE)
         try:
             now = self._clock()
             token = self._token
@@ -150,14 +151,14 @@ def _token_call(scheme: OAuth2, secret: str) -> Call:
 
 def _token(reply: Reply, now: float) -> _Token:
     if reply.status != 200:
-        raise TransportError(f"the token endpoint answered {reply.status}", reason="token")
+        raise TransportError(f"the token endpoint answered {reply.status}", reason=Reason.TOKEN)
     try:
         answer = loads(reply.body)
         value, seconds = answer["access_token"], float(answer.get("expires_in") or DEFAULT_EXPIRY_SECONDS)
     except (ValueError, ArithmeticError, TypeError, KeyError, AttributeError):
         value, seconds = None, 0.0
     if not isinstance(value, str) or not value.isascii() or not _is_line(value):
-        raise TransportError("the token endpoint gave no token", reason="token")
+        raise TransportError("the token endpoint gave no token", reason=Reason.TOKEN)
     return _Token(value, now, now + max(1, seconds - EXPIRY_MARGIN_SECONDS))
 
 
@@ -168,7 +169,7 @@ def _basic(pair: str) -> str:
 def _ascii(secret: str) -> str:
     """A secret that can stand in a header as it is."""
     if not secret.isascii():
-        raise TransportError("a secret is no ASCII, as a header must be", reason="secret")
+        raise TransportError("a secret is no ASCII, as a header must be", reason=Reason.SECRET)
     return secret
 
 

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from shared.errors import TransportError
+from shared.reasons import Reason
 
 Origin: TypeAlias = tuple[str, str, int]
 """Scheme, host and port of a URL (RFC 6454)."""
@@ -27,10 +28,10 @@ def origin_of(url: str) -> Origin:
         default = _PORTS[parts.scheme]
         port = parts.port or default
     except (ValueError, KeyError) as error:
-        raise TransportError("not an http or https URL", reason="invalid-request") from error
+        raise TransportError("not an http or https URL", reason=Reason.INVALID_REQUEST) from error
     host = (parts.hostname or "").lower().rstrip(".")
     if not host or parts.username is not None:
-        raise TransportError("a URL without a host, or with a user in it", reason="invalid-request")
+        raise TransportError("a URL without a host, or with a user in it", reason=Reason.INVALID_REQUEST)
     return parts.scheme, host, port
 
 
@@ -51,7 +52,7 @@ def joined(base: str, link: str) -> str:
     try:
         return _LONE_PERCENT.sub("%25", urljoin(base, link))
     except ValueError as error:
-        raise TransportError("not a URL", reason="invalid-request") from error
+        raise TransportError("not a URL", reason=Reason.INVALID_REQUEST) from error
 
 
 def is_public(address: str) -> bool:

@@ -15,6 +15,7 @@ from shared.errors import TransportError
 from shared.provider.wire.connection import Adapter, Watchdog
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, joined, origin_of
+from shared.reasons import Reason
 
 _TOO_LARGE = f"the answer is larger than {MAX_RESPONSE_BYTES} bytes"
 MAX_REDIRECTS = 5
@@ -74,12 +75,12 @@ class Transport:
             if reply.status not in _REDIRECTS or location is None or stay(reply.status):
                 return reply
             call = _redirected(call, reply, location, hide)
-        raise TransportError(f"more than {MAX_REDIRECTS} redirects", reason="redirects")
+        raise TransportError(f"more than {MAX_REDIRECTS} redirects", reason=Reason.REDIRECTS)
 
     def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
         """The whole reply to one request within `seconds`, redirects not followed. Raises TransportError."""
         if seconds <= 0:
-            raise TransportError("no time is left for the request", reason="deadline")
+            raise TransportError("no time is left for the request", reason=Reason.DEADLINE)
         end = self._clock() + seconds
         with Watchdog(seconds, {(host, port) for _, host, port in allowed}) as watchdog:
             try:
@@ -96,7 +97,7 @@ class Transport:
     def _read(self, call: Call, seconds: float) -> Reply:
         headers, body = _encoded(call)
         if not all(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(headers[name]) for name in headers):
-            raise TransportError("a header cannot be sent", reason="invalid-request")
+            raise TransportError("a header cannot be sent", reason=Reason.INVALID_REQUEST)
         with self._session.request(
             call.method,
             call.url,
@@ -113,7 +114,7 @@ class Transport:
             for chunk in response.iter_content(65536):
                 content += chunk
                 if len(content) > MAX_RESPONSE_BYTES:
-                    raise TransportError(_TOO_LARGE, reason="too-large")
+                    raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
             lowered = {name.lower(): value for name, value in response.headers.items()}
             return Reply(response.status_code, lowered, bytes(content), response.url)
 
@@ -126,13 +127,13 @@ class _Session(requests.Session):
 def _failure(error: Exception | None, watchdog: Watchdog, *, is_late: bool) -> TransportError:
     """What it means that there is no reply."""
     if watchdog.refused:
-        return TransportError("the target's address is not allowed", reason="refused-target")
+        return TransportError("the target's address is not allowed", reason=Reason.REFUSED_TARGET)
     if watchdog.oversized:
-        return TransportError(_TOO_LARGE, reason="too-large")
+        return TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader | UnicodeError):
-        return TransportError("the request cannot be sent", reason="invalid-request")
+        return TransportError("the request cannot be sent", reason=Reason.INVALID_REQUEST)
     if is_late:
-        return TransportError("no whole answer in time", reason="deadline")
+        return TransportError("no whole answer in time", reason=Reason.DEADLINE)
     return TransportError(f"no answer: {type(error).__name__}")
 
 

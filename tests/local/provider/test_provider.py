@@ -628,23 +628,27 @@ def test_what_a_vector_cannot_hold_is_said(report: Write, call: Told, api: Api, 
 @pytest.mark.parametrize(
     ("ends", "changes", "line"),
     [
-        (Says(200, "<html>"), {}, "= trouble: undecodable (the body is not what it is declared to be; look at decode)"),
-        (Says(503, "busy"), {}, "= trouble: http (a status that may pass); tried again in 2 s"),
+        (Says(200, "<html>"), {}, "= trouble: undecodable (The body is not what it is declared to be (see `decode`))"),
+        (Says(503, "busy"), {}, "= trouble: http (A status that may pass, such as 429 or 503); tried again in 2 s"),
         (Says(410, {"error": {"message": "gone"}}), {}, "= failed: upstream: gone"),
         (
             Says(200, {"state": "ready"}),
             {"result": {"url": "${response.body.link}"}},
-            "= trouble: missing-link (the URL of the result has no value in the answer before it); tried again in 2 s",
+            "= trouble: missing-link (The URL of the result has no value yet); tried again in 2 s",
         ),
         (
             Says(302, b"", {"Location": "http://10.0.0.1/"}),
             {},
             (
                 "= failed: refused-target: the target's address is not allowed "
-                "(only public addresses are asked, and the origins in servers)"
+                "(The URL leads to an address neither public nor in `servers`)"
             ),
         ),
-        (Says(404, b""), {}, "= trouble: not-found-grace (a 404 so soon after the submit); tried again in 2 s"),
+        (
+            Says(404, b""),
+            {},
+            "= trouble: not-found-grace (A 404 so soon after the submit that it may pass)",
+        ),
     ],
 )
 def test_try_says_what_to_know_of_a_trouble(
@@ -701,7 +705,7 @@ def test_try_does_not_ask_with_a_faulty_file(report: Write, call: Told, api: Api
 def test_missing_input_is_said_before_anything_is_sent(report: Write, call: Told, api: Api) -> None:
     file = report(submit={"method": "POST", "url": "/reports/${input.kind}", "outputs": {"id": "body.id"}})
     assert call("try", file) == 1
-    assert "= failed: missing-input: no value for input.kind (the URL needs input that was not given: " in call.text
+    assert "= failed: missing-input: no value for input.kind (A URL needs an input" in call.text
     assert api.site.calls == []
 
 

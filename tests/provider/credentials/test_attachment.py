@@ -8,6 +8,7 @@ import pytest
 from shared.outcome import Completed, Failed
 from shared.provider.credentials.attachment import Attachment
 from shared.provider.credentials.credentials import Attached
+from shared.reasons import Reason
 from shared.record import Record
 from tests.provider.test_attempt import answering
 from tests.support.asking import POLLED, Secrets, ask, provider, record, rules
@@ -110,12 +111,12 @@ def test_an_error_that_quotes_the_credential_is_kept_without_it(security: Any, e
         return Says(403, {"error": f"bad {seen.headers['Authorization'] or seen.headers['X-Key']}"})
 
     with Site(answer) as site:
-        assert ask(asked(site, security, "me:sEcr3t/=k")).outcome == Failed("upstream", error)
+        assert ask(asked(site, security, "me:sEcr3t/=k")).outcome == Failed(Reason.UPSTREAM, error)
 
 
 def test_a_password_is_masked_without_its_user() -> None:
     with Site(Says(403, {"error": "me knows no sEcr3t-word"})) as site:
-        assert ask(asked(site, BASIC, "me:sEcr3t-word")).outcome == Failed("upstream", "me knows no MASKED")
+        assert ask(asked(site, BASIC, "me:sEcr3t-word")).outcome == Failed(Reason.UPSTREAM, "me knows no MASKED")
 
 
 def test_a_token_that_comes_back_is_masked() -> None:
@@ -123,7 +124,7 @@ def test_a_token_that_comes_back_is_masked() -> None:
     routes = {"/token": Says(200, {"access_token": "t0ken-of-today"}), "/jobs": Says(403, {"error": "t0ken-of-today"})}
     with Site(answering(routes)) as site:
         one = asked(site, oauth | {"tokenUrl": site.url + "/token"})
-        assert ask(one).outcome == Failed("upstream", "MASKED")
+        assert ask(one).outcome == Failed(Reason.UPSTREAM, "MASKED")
 
 
 def test_what_is_kept_while_a_job_runs_holds_no_secret() -> None:

@@ -19,6 +19,7 @@ from shared.provider.credentials.credentials import EXPIRY_MARGIN_SECONDS, Attac
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
 from shared.provider.wire.transport import Transport
+from shared.reasons import Reason
 from shared.record import Record
 from tests.support.asking import DONE, Secrets, ask, outcome, provider, rules
 from tests.support.clock import Clock
@@ -334,7 +335,7 @@ def test_a_second_401_in_a_row_is_the_end() -> None:
         site.accepted = lambda token: False
         first = ask(asked)
         second = ask(asked, first.record)
-        assert second.outcome == Failed("upstream", "who are you")
+        assert second.outcome == Failed(Reason.UPSTREAM, "who are you")
 
 
 def test_a_token_that_another_process_got_before_the_401_is_renewed() -> None:
@@ -383,7 +384,7 @@ def test_a_secret_that_was_rotated_is_read_again_within_the_attempt(scheme: dict
 def test_a_401_with_an_unchanged_secret_is_not_asked_again_and_is_the_end() -> None:
     with Site(accepting("new")) as site:
         asked = provider(static(site), Secrets({"env:SECRET": "old"}))
-        assert ask(asked).outcome == Failed("upstream", "who are you")
+        assert ask(asked).outcome == Failed(Reason.UPSTREAM, "who are you")
         assert len(site.calls) == 1
 
 

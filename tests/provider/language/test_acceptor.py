@@ -8,6 +8,7 @@ from shared.errors import ProviderFileError
 from shared.outcome import Failed
 from shared.provider.language.acceptor import TRANSIENT_STATUSES, Acceptor, judge
 from shared.provider.language.expression import Expression
+from shared.reasons import Reason
 from tests.support.asking import DONE, ask, outcome, provider, rules, submitted
 from tests.support.servers import Says, Site
 
@@ -198,7 +199,7 @@ def test_an_unknown_word_is_polled_no_longer_than_the_file_allows() -> None:
             if outcome(found)["is"] != "pending":
                 break
             known, now = found.record, now + round(outcome(found)["delay_seconds"] * 1000)
-        assert found.outcome == Failed("timeout")
+        assert found.outcome == Failed(Reason.TIMEOUT)
         assert asks == 11  # after 0, 60 … 600 seconds
 
 
@@ -208,4 +209,4 @@ def test_a_failure_carries_the_acceptors_message_or_what_the_provider_said() -> 
     with Site(Says(200, body)) as site:
         for message, error in ((None, {"code": 5}), ("body.detail", "too hot"), ("body.nothing", {"code": 5})):
             acceptors = [failure | ({"message": message} if message else {}), DONE]
-            assert ask(provider(rules(site.url, acceptors=acceptors))).outcome == Failed("upstream", error)
+            assert ask(provider(rules(site.url, acceptors=acceptors))).outcome == Failed(Reason.UPSTREAM, error)
