@@ -606,7 +606,7 @@ def test_a_fault_of_our_own_is_a_trouble_like_any_other_and_ends_after_as_many(
     monkeypatch: pytest.MonkeyPatch,
     junk: bool,
 ) -> None:
-    monkeypatch.setattr(providers["example"], "ask", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(providers["example"], "attempt", lambda *_, **__: 1 / 0)
     item = begin("example")
     task, verbs = claimed(item, "junk" if junk else None), []
     while True:
@@ -653,7 +653,7 @@ def test_an_attempt_that_broke_while_its_task_ended_ends_it_as_the_item_says(
         end(store, item, "failed", clock)
         raise KeyError("a fault of ours")
 
-    monkeypatch.setattr(providers["example"], "ask", ends_and_breaks)
+    monkeypatch.setattr(providers["example"], "attempt", ends_and_breaks)
     assert worker.work(claimed(item, ""), ATTEMPT_SECONDS).verb == "bury"
 
 
@@ -698,7 +698,7 @@ def test_trouble_is_counted_although_nothing_can_be_stored(
     item = begin("job")
     troubled = dataclasses.replace(record_of(item), submitted_at=5, errors=1, unauthorized_at=1)
     finding = Finding(Retry(0, Reason.UNAUTHORIZED, action=action), troubled)
-    monkeypatch.setattr(Provider, "ask", lambda *_, **__: finding)
+    monkeypatch.setattr(Provider, "attempt", lambda *_, **__: finding)
     outage.away = {"UpdateItem"}
     settlement = worker.work(claimed(item, record_of(item)), ATTEMPT_SECONDS)
     assert settlement.record is not None
