@@ -14,7 +14,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test soak lint docs validate build invoke-enqueue invoke-process deploy clean sam python313 always
+.PHONY: help demo dev test test-all soak lint docs validate build invoke-enqueue invoke-process deploy clean sam python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -52,11 +52,14 @@ demo: $(VENV)/ready ## start everything, send requests, watch their data arrive 
 dev: $(VENV)/ready ## keep the same stack up and say how to try it
 	$(VENV)/bin/python -m local.dev
 
-# What to run instead of the whole suite.
+# What to run instead of all tests: files, or any other words for pytest.
 TESTS ?=
 
-test: $(VENV)/ready ## the whole suite, with coverage
-	$(VENV)/bin/python -m pytest -n auto --cov --cov-report=term-missing $(TESTS)
+test: $(VENV)/ready ## the tests that take no more than a moment each
+	$(VENV)/bin/python -m pytest -q -n auto -m "not slow" $(TESTS)
+
+test-all: $(VENV)/ready ## every test, with coverage
+	$(VENV)/bin/python -m pytest -q -n auto --cov --cov-report=term-missing $(TESTS)
 
 SECONDS ?= 600
 SEED ?=

@@ -4,9 +4,12 @@ A page holds a generated part between two comments, `<!-- made by make docs: NAM
 rest of it is written by hand. `python -m local.docs` writes every part anew and says which pages have changed.
 """
 
+import ast
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from functools import cache, partial
 from pathlib import Path
 
 from local import ROOT
@@ -38,7 +41,41 @@ def reasons() -> str:
     return table(("reason", "meaning", "what follows"), rows)
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"settings": settings, "reasons": reasons}
+PROMISES = ("ends", "once", "submits", "limits", "turns", "callbacks", "told", "large", "faults")
+"""The sections of docs/reliability.md, as `@pytest.mark.promise(section, words)` names them."""
+
+
+@cache
+def _marked(tests: Path) -> list[tuple[str, str, str]]:
+    """Section, words and test of every promise. Raises ValueError for a section that there is not."""
+    found = []
+    for path in sorted(tests.rglob("test_*.py")):
+        nodes = ast.parse(path.read_text(encoding="utf-8")).body
+        for test in (node for node in nodes if isinstance(node, ast.FunctionDef)):
+            for marker in test.decorator_list:
+                if isinstance(marker, ast.Call) and ast.unparse(marker.func) == "pytest.mark.promise":
+                    section, words = (ast.literal_eval(argument) for argument in marker.args)
+                    if section not in PROMISES:
+                        raise ValueError(f"{path}: a promise of an unknown section, {section}")
+                    found.append((section, words, f"`{path.relative_to(tests.parent)}::{test.name}`"))
+    return found
+
+
+def promises(section: str, tests: Path = ROOT / "tests") -> str:
+    """What the tests hold of a section, as their markers say."""
+    held: dict[str, list[str]] = defaultdict(list)
+    for of, words, test in _marked(tests):
+        if of == section:
+            held[words].append(test)
+    rows = [(words, ", ".join(names)) for words, names in held.items()]
+    return table(("fault" if section == "faults" else "promise", "held by"), rows)
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "settings": settings,
+    "reasons": reasons,
+    **{f"promises-{section}": partial(promises, section) for section in PROMISES},
+}
 """The maker of each generated part, by its name."""
 FILES: Mapping[str, Callable[[], str]] = {}
 """The maker of each file that is generated as a whole, by its path."""

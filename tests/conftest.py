@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -46,8 +47,12 @@ THIRD_PARTY_SEED = 7
 Server = Callable[[Kind], RedisServer]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "junk: leaves the queue's keys unsound on purpose")
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """One line says how many were skipped, and why."""
+    skipped = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")]
+    if skipped:
+        reasons = [f"{count} times: {reason}" for reason, count in Counter(skipped).most_common()]
+        terminalreporter.write_line(f"{len(skipped)} skipped: {'; '.join(reasons)}")
 
 
 # --- around every test

@@ -165,6 +165,7 @@ def test_redis_is_called_once_for_each_provider_and_verb(front: Front, redis_cli
 # --- limits and time
 
 
+@pytest.mark.promise("limits", "a batch keeps to the limits, too")
 def test_a_batch_is_held_to_its_providers_limits(front: Front, simulator: Simulator, bench: Bench) -> None:
     results = front.ask(*(request(f"t{i}", "narrow") for i in range(10)))
     assert front.providers["narrow"].rules.limits == Limits(parallel=3)

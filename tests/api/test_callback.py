@@ -161,6 +161,7 @@ def test_where_a_result_is_to_be_fetched_the_news_is_kept_and_the_worker_does_th
     assert hook.item() == kept  # a repeated one writes nothing
 
 
+@pytest.mark.promise("limits", "a callback asks the provider nothing")
 def test_a_provider_is_never_asked_by_a_callback_not_even_to_cancel(
     hook: Hook, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +190,7 @@ def test_a_signed_failure_makes_a_dead_letter_at_once(hook: Hook, bench: Bench) 
     assert bench.state() == {TASK.name: ("dead", hook.generation)}
 
 
+@pytest.mark.promise("callbacks", "a callback that ends a task during an attempt wins, and the worker finds that out")
 @pytest.mark.parametrize(
     ("payload", "left"),
     [({"status": "completed", "data": WHOLE}, {}), ({"status": "refused"}, {TASK.name: "dead"})],
@@ -264,6 +266,7 @@ PAYLOADS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.promise("callbacks", "a callback about a lost job stores nothing of the job that followed")
 @pytest.mark.parametrize("payload", PAYLOADS, ids=["success", "failure", "pending"])
 def test_a_signed_payload_about_a_lost_job_stores_nothing_and_makes_the_one_that_followed_due(
     hook: Hook, bench: Bench, payload: Any
@@ -286,6 +289,9 @@ def test_the_job_that_followed_a_lost_one_may_end_the_task_by_its_own_url(hook: 
 # --- unsigned payloads
 
 
+@pytest.mark.promise(
+    "callbacks", "where the file asks for no signature, a payload is not believed: the provider is asked"
+)
 def test_an_unsigned_payload_is_not_believed_and_makes_the_task_due(hook: Hook, bench: Bench) -> None:
     hook.provider = provider_at("http://127.0.0.1:1", JOB)
     before = hook.wait()
@@ -293,6 +299,9 @@ def test_an_unsigned_payload_is_not_believed_and_makes_the_task_due(hook: Hook, 
     assert (hook.item(), place(bench)) == (before, DUE)
 
 
+@pytest.mark.promise(
+    "callbacks", "where the file asks for no signature, a payload is not believed: the provider is asked"
+)
 def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shortest_delay(
     hook: Hook, bench: Bench, queue: Queue, simulator: Simulator
 ) -> None:
@@ -345,6 +354,7 @@ def refusal(call: Callable[[], object]) -> tuple[str, str | None]:
     return caught.value.detail, caught.value.field
 
 
+@pytest.mark.promise("callbacks", "a payload without the signature that the file asks for changes nothing")
 def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook, bench: Bench) -> None:
     before, parts = hook.wait(), bench.parts()
     done = {"status": "completed", "data": "forged"}
@@ -376,6 +386,7 @@ def test_without_a_secret_of_our_own_every_token_is_unknown(hook: Hook) -> None:
     assert refusal(lambda: bare.receive(callback)) == ("there is no such callback", "path")
 
 
+@pytest.mark.promise("callbacks", "a late or repeated callback, or one about an earlier generation, changes nothing")
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
 def test_a_late_or_repeated_callback_changes_nothing(hook: Hook, end: str) -> None:
     hook.wait()
@@ -394,6 +405,7 @@ def test_a_late_or_repeated_callback_changes_nothing(hook: Hook, end: str) -> No
     assert before.status == end
 
 
+@pytest.mark.promise("callbacks", "a late or repeated callback, or one about an earlier generation, changes nothing")
 def test_a_callback_about_an_earlier_generation_does_not_touch_the_next(hook: Hook) -> None:
     hook.wait()
     hook.call({"status": "completed", "data": WHOLE})
@@ -406,6 +418,7 @@ def test_a_callback_about_an_earlier_generation_does_not_touch_the_next(hook: Ho
 # --- trouble
 
 
+@pytest.mark.promise("callbacks", "an end that was taken is stored even while Redis is away")
 def test_without_redis_a_success_is_stored_all_the_same(hook: Hook) -> None:
     hook.wait()
     hook.queue = MemoryQueue()  # type: ignore[assignment]
@@ -414,6 +427,7 @@ def test_without_redis_a_success_is_stored_all_the_same(hook: Hook) -> None:
     assert hook.item().status == "completed"
 
 
+@pytest.mark.promise("callbacks", "a callback that is lost or cannot be taken loses nothing: the task is still polled")
 def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(
     hook: Hook, monkeypatch: pytest.MonkeyPatch, bench: Bench
 ) -> None:
@@ -488,6 +502,7 @@ def test_each_event_shape_is_answered(hook: Hook, deployed: Any, shape: Any, as_
     assert hook.item().data == "Ünï"
 
 
+@pytest.mark.promise("callbacks", "no forged, altered or guessed URL leads to a task")
 @pytest.mark.parametrize("shape", [rest, http])
 def test_a_forged_token_and_a_path_without_one_are_answered_alike(deployed: Any, shape: Any) -> None:
     answers = [deployed(shape("POST", path, "{}")) for path in ("/callbacks/example/forged", "/callbacks/x", "/")]

@@ -120,6 +120,9 @@ def test_what_has_ended_already_is_a_conflict(
     assert simulator.calls() == []
 
 
+@pytest.mark.promise(
+    "once", "a cancelled task stays cancelled, and a worker that was asking just then tells the provider"
+)
 def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(
     canceller: Canceller, begun: Begun, queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +133,7 @@ def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(
     assert seen == ["cancelled"]
 
 
+@pytest.mark.promise("limits", "a cancelled job counts as open until the provider was told")
 def test_the_jobs_place_is_free_only_once_the_provider_was_told(
     canceller: Canceller, begun: Begun, simulator: Simulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

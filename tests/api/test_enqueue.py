@@ -569,6 +569,7 @@ def test_numbers_come_out_as_they_went_in(front: Front, simulator: Simulator) ->
 # --- at the same time
 
 
+@pytest.mark.promise("once", "of simultaneous requests for one task, one begins it and asks the provider")
 def test_of_two_at_once_one_asks_and_the_other_is_told_that_it_is_being_processed(
     front: Front, simulator: Simulator
 ) -> None:
@@ -775,6 +776,7 @@ def test_without_redis_it_is_asked_stored_and_accepted_with_one_failure_and_reco
     assert simulator.calls() == ["POST /jobs"]
 
 
+@pytest.mark.promise("limits", "while Redis is away, requests do not ask a provider that has limits")
 def test_without_redis_nobody_knows_what_the_limits_allow_and_a_provider_that_has_some_is_not_asked(
     front: Front, redis_client: "Redis", simulator: Simulator, reconcile: Callable[[], None], state: Any
 ) -> None:
@@ -836,6 +838,7 @@ def test_a_redis_that_goes_away_while_the_provider_is_asked_leaves_the_task_to_i
     assert [one.hold for one in claim.tasks] == [Hold(Task("example", "a"), answer.body["generation"], "worker")]
 
 
+@pytest.mark.promise("ends", "202 is answered only once the task is in DynamoDB; without DynamoDB nothing is accepted")
 @pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
 def test_without_dynamodb_nothing_is_accepted_and_nobody_is_asked(
     front: Front, dynamodb: "DynamoDBClient", simulator: Simulator, redis_client: "Redis", operation: str
@@ -894,6 +897,7 @@ class Died(BaseException):
     """The function ends here: nothing after it happens."""
 
 
+@pytest.mark.promise("ends", "wherever enqueue dies, either nothing was accepted or the task comes back")
 @pytest.mark.parametrize(
     ("what", "step"),
     [

@@ -83,6 +83,7 @@ def test_a_dead_letter_becomes_the_next_generation_due_now_with_its_input_and_a_
     assert (record.input, record.submitted_at, record.errors) == ({"customer": 42}, None, 0)
 
 
+@pytest.mark.promise("ends", "a task that an outage of its provider has ended can be revived and keeps its job")
 @pytest.mark.parametrize(
     ("reason", "outputs"),
     [

@@ -118,6 +118,7 @@ def test_an_item_of_the_future_has_no_negative_age() -> None:
     assert show(ITEM, START_MS - 5000)["age_seconds"] == 0
 
 
+@pytest.mark.promise("large", "what Lambda cannot carry is answered with a link that expires")
 def test_a_link_stands_beside_the_data_that_it_leads_to() -> None:
     done = dataclasses.replace(ITEM, status="completed", data=Link("https://s3/x", START_MS), partial=None)
     body = show(done, START_MS)

@@ -411,7 +411,8 @@ class Explorer:
         log.propagate = False
         log.addHandler(handler)
         tokens = [
-            patch(f"shared.{module}.new_token", self._token) for module in ("enqueue", "tick", "reconcile", "revive")
+            patch(f"shared.{module}.new_token", self._token)
+            for module in ("api.enqueue", "work.tick", "work.reconcile", "api.revive")
         ]
         try:
             for token in tokens:

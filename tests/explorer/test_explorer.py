@@ -93,6 +93,7 @@ GROUPS = [
 ]
 
 
+@pytest.mark.promise("once", "in every order of steps, crashes and losses of Redis, each task ends as its item says")
 @pytest.mark.parametrize("one", GROUPS, ids=named)
 def test_every_reachable_state_is_sound(one: Scenario) -> None:
     Explorer(one).run()
@@ -111,6 +112,7 @@ CALLED_BACK = [  # without a stay in Redis a failed task is listed nowhere: its 
 ]
 
 
+@pytest.mark.promise("callbacks", "in every order of its steps and everybody else's, a callback ends a task once")
 @pytest.mark.parametrize("one", CALLED_BACK, ids=lambda one: f"{named(one)}-{one.payload}")
 def test_a_callback_ends_a_task_once_whoever_is_at_work_on_it(one: Scenario) -> None:
     Explorer(one).run()

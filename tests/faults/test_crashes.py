@@ -15,7 +15,7 @@ from tests.support.api_events import Event, rest
 from tests.support.keys import key_of
 from tests.support.simulator import Said, completed, pending, refused, says
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 WHOLE = {"city": "Ghent", "rating": 4.5}
 PENDING = pending({"city": "Ghent"}, id="j-1")
@@ -318,6 +318,7 @@ def staged(case: Case, make_world: MakeWorld) -> World:
     return world
 
 
+@pytest.mark.promise("faults", "SIGKILL after any step of enqueue, process, reconcile or callback")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_these_are_all_the_steps(make_world: MakeWorld, case: Case) -> None:
     world = staged(case, make_world)
@@ -326,6 +327,8 @@ def test_these_are_all_the_steps(make_world: MakeWorld, case: Case) -> None:
     assert life.result is not None
 
 
+@pytest.mark.promise("callbacks", "a callback that is lost or cannot be taken loses nothing: the task is still polled")
+@pytest.mark.promise("faults", "SIGKILL after any step of enqueue, process, reconcile or callback")
 @pytest.mark.parametrize(("case", "step"), KILLS)
 def test_killed_after_any_step_it_ends_once_and_is_submitted_no_more_than_it_must_be(
     make_world: MakeWorld, case: Case, step: int
@@ -346,6 +349,7 @@ def test_killed_after_any_step_it_ends_once_and_is_submitted_no_more_than_it_mus
     assert len(keys) <= case.submits + case.repeats(step)
 
 
+@pytest.mark.promise("faults", "SIGKILL, and the client asks again at once or revives what was being buried")
 @pytest.mark.parametrize("step", range(len(BEGIN)), ids=BEGIN)
 def test_a_request_that_was_killed_may_be_repeated_at_once(make_world: MakeWorld, step: int) -> None:
     world = make_world()
@@ -358,6 +362,7 @@ def test_a_request_that_was_killed_may_be_repeated_at_once(make_world: MakeWorld
     assert (world.status(NAME), len(world.submits(NAME))) == ("completed", 1)
 
 
+@pytest.mark.promise("faults", "SIGKILL, and the client asks again at once or revives what was being buried")
 @pytest.mark.parametrize("step", range(5), ids=["claim", "GET", "UpdateItem", "bury", "claim again"])
 def test_a_dead_letter_can_be_revived_wherever_its_burial_was_cut_off(make_world: MakeWorld, step: int) -> None:
     world = make_world()

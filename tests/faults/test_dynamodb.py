@@ -221,6 +221,7 @@ def longest_seconds(config: Any) -> float:
     return float(tries * (config.connect_timeout + config.read_timeout) + (tries - 1) * 1.0)
 
 
+@pytest.mark.promise("faults", "no call to DynamoDB, S3 or Redis outlives its function")
 def test_no_call_takes_longer_than_what_is_kept_for_it() -> None:
     dynamodb, s3 = (longest_seconds(aws.client(service, 2).meta.config) for service in ("dynamodb", "s3"))
     assert dynamodb <= RESERVE_SECONDS
@@ -237,6 +238,7 @@ def test_no_call_takes_longer_than_what_is_kept_for_it() -> None:
     assert dynamodb <= reconcile.STOP_SECONDS <= timeouts["ReconcileFunction"]
 
 
+@pytest.mark.promise("faults", "no call to DynamoDB, S3 or Redis outlives its function")
 def test_a_service_cannot_ask_for_a_longer_pause(deployed: Deployment, wire: Wire) -> None:
     wire.breaks("GetItem", answered(503, "", x_amz_retry_after="5000"), 1)
     assert ask(deployed).status == 202
@@ -246,6 +248,7 @@ def test_a_service_cannot_ask_for_a_longer_pause(deployed: Deployment, wire: Wir
 # --- one fault is not noticed
 
 
+@pytest.mark.promise("faults", "DynamoDB throttles, fails or does not answer, once")
 @of(OF_DYNAMODB)
 @pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
 def test_one_fault_of_dynamodb_is_not_noticed_by_a_request(
@@ -259,6 +262,7 @@ def test_one_fault_of_dynamodb_is_not_noticed_by_a_request(
     ends(deployed, simulator, SMALL)
 
 
+@pytest.mark.promise("faults", "DynamoDB throttles, fails or does not answer, once")
 @of(OF_DYNAMODB)
 def test_one_fault_of_dynamodb_is_not_noticed_by_a_result(
     deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
@@ -272,6 +276,7 @@ def test_one_fault_of_dynamodb_is_not_noticed_by_a_result(
     ends(deployed, simulator, SMALL)
 
 
+@pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3)
 def test_one_fault_of_s3_is_not_noticed_by_a_large_result(
     deployed: Deployment, wire: Wire, simulator: Simulator, s3: Any, fault: Fault
@@ -288,6 +293,7 @@ def test_one_fault_of_s3_is_not_noticed_by_a_large_result(
 # --- DynamoDB stays away from a request
 
 
+@pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
 @of(OF_DYNAMODB)
 def test_a_request_that_cannot_read_is_503_and_nothing_was_done(
     deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
@@ -300,6 +306,7 @@ def test_a_request_that_cannot_read_is_503_and_nothing_was_done(
     assert deployed.bench.state("job") == {}
 
 
+@pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
 @of(OF_DYNAMODB)
 def test_a_request_that_cannot_be_written_down_is_503_and_the_provider_is_not_asked(
     deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
@@ -320,6 +327,7 @@ def test_a_request_that_cannot_be_written_down_is_503_and_the_provider_is_not_as
     ends(deployed, simulator, SMALL)
 
 
+@pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
 @of(OF_DYNAMODB)
 def test_a_first_answer_that_cannot_be_stored_is_shown_and_its_job_is_not_lost(
     deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
@@ -337,6 +345,7 @@ def test_a_first_answer_that_cannot_be_stored_is_shown_and_its_job_is_not_lost(
 # --- results wait
 
 
+@pytest.mark.promise("faults", "DynamoDB fails for longer while results come or reconcile runs")
 @of(OF_DYNAMODB)
 def test_a_result_that_cannot_be_stored_stays_queued_and_makes_no_second_job(
     deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
@@ -358,6 +367,7 @@ def test_a_result_that_cannot_be_stored_stays_queued_and_makes_no_second_job(
     ends(deployed, simulator, SMALL)
 
 
+@pytest.mark.promise("faults", "DynamoDB fails for longer while results come or reconcile runs")
 @pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
 def test_of_five_results_the_one_that_is_throttled_waits_alone(
     deployed: Deployment, wire: Wire, simulator: Simulator
@@ -381,6 +391,7 @@ def test_of_five_results_the_one_that_is_throttled_waits_alone(
         ends(deployed, simulator, SMALL, name)
 
 
+@pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3 | FOR_GOOD)
 def test_a_large_result_that_s3_does_not_take_stays_queued_and_makes_no_second_job(
     deployed: Deployment, wire: Wire, simulator: Simulator, s3: Any, fault: Fault
@@ -398,6 +409,7 @@ def test_a_large_result_that_s3_does_not_take_stays_queued_and_makes_no_second_j
     assert len(s3.list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
 
 
+@pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of({name: OF_DYNAMODB[name] for name in ("throughput", "read timeout")})
 def test_a_large_result_whose_item_cannot_be_written_leaves_one_object_when_it_ends(
     deployed: Deployment, wire: Wire, simulator: Simulator, s3: Any, fault: Fault
@@ -411,6 +423,7 @@ def test_a_large_result_whose_item_cannot_be_written_leaves_one_object_when_it_e
     assert len(s3.list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
 
 
+@pytest.mark.promise("faults", "S3 fails once, or for longer")
 def test_a_large_first_answer_that_s3_does_not_take_is_shown_and_stored_later(
     deployed: Deployment, wire: Wire, simulator: Simulator
 ) -> None:
@@ -426,6 +439,7 @@ def test_a_large_first_answer_that_s3_does_not_take_is_shown_and_stored_later(
 # --- somebody else was first
 
 
+@pytest.mark.promise("faults", "a result whose task was cancelled meanwhile: a conditional conflict")
 @pytest.mark.parametrize("data", [SMALL, LARGE], ids=["small", "large"])
 def test_a_result_of_a_task_that_was_cancelled_meanwhile_changes_nothing_and_its_job_is_cancelled(
     deployed: Deployment, wire: Wire, simulator: Simulator, data: Any
@@ -443,6 +457,7 @@ def test_a_result_of_a_task_that_was_cancelled_meanwhile_changes_nothing_and_its
 # --- S3 does not give back
 
 
+@pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3)
 def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(
     deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
@@ -463,6 +478,7 @@ def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(
 # --- reconcile
 
 
+@pytest.mark.promise("faults", "DynamoDB fails for longer while results come or reconcile runs")
 @of(OF_DYNAMODB)
 @pytest.mark.parametrize("operation", ["Query", "GetItem"])
 def test_a_reconcile_that_cannot_read_says_so_and_the_next_one_repairs(

@@ -20,7 +20,7 @@ from tests.support.api_events import rest
 from tests.support.keys import key_of
 from tests.support.simulator import DRIPPING, completed, pending, says
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 PENDING = pending({"city": "Ghent"}, id="j-1")
@@ -38,6 +38,7 @@ def seen(world: World, name: str = NAME) -> dict[str, Any]:
 # --- once, whatever happens at the same time
 
 
+@pytest.mark.promise("faults", "fifty simultaneous requests for one task")
 def test_fifty_requests_at_once_for_one_task_begin_one_job(world: World) -> None:
     together = threading.Barrier(50)
 
@@ -59,6 +60,7 @@ def test_fifty_requests_at_once_for_one_task_begin_one_job(world: World) -> None
 # --- lost workers
 
 
+@pytest.mark.promise("faults", "Lambda ends a function in the middle of a batch")
 def test_three_tasks_whose_worker_was_killed_are_all_asked_after_one_lease_later(world: World) -> None:
     names = ("a", "b", "c")
     world.due(*names)
@@ -75,6 +77,7 @@ def test_three_tasks_whose_worker_was_killed_are_all_asked_after_one_lease_later
         assert (seen(world, name)["schedule"], seen(world, name)["attempts"]) == ("waiting", 2)
 
 
+@pytest.mark.promise("faults", "a task that kills its workers")
 def test_a_task_whose_answer_kills_the_worker_is_a_dead_letter_after_so_many_claims_and_stops_no_other(
     world: World,
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_task_due_long_after_its_lease_would_end_is_not_asked_about_before(mak
     assert list(world.bench.state("job")) == [NAME]
 
 
+@pytest.mark.promise("faults", "a job that never ends, and unexpected words")
 def test_a_job_that_never_ends_is_given_up_at_its_age_with_what_was_learned(world: World) -> None:
     world.due(NAME)
     assert world.process() == {"job": {"claimed": 1, "snoozed": 1}}
@@ -138,6 +142,7 @@ def test_a_job_that_never_ends_is_given_up_at_its_age_with_what_was_learned(worl
     world.check_end(NAME)
 
 
+@pytest.mark.promise("faults", "a job that never ends, and unexpected words")
 def test_end_words_of_any_spelling_end_a_task_and_an_unknown_one_is_reported_and_does_so_at_its_age(
     make_world: MakeWorld,
 ) -> None:
@@ -162,6 +167,7 @@ def test_end_words_of_any_spelling_end_a_task_and_an_unknown_one_is_reported_and
     assert (world.process(), world.simulator.calls()) == ({}, asked)
 
 
+@pytest.mark.promise("faults", "a provider whose answers come after the deadline")
 def test_an_answer_that_comes_byte_by_byte_is_given_up_and_its_task_waits(make_world: MakeWorld) -> None:
     world = make_world(ATTEMPT_SECONDS="0.3")
     world.due(NAME)
@@ -191,6 +197,7 @@ def test_a_task_is_due_when_its_answer_says_and_else_when_its_file_does(world: W
 # --- one task, a crowd, and one bad among many
 
 
+@pytest.mark.promise("faults", "our own errors in some tasks of many")
 def test_two_faults_of_ours_among_ten_tasks_harm_no_other_and_the_tick_returns_its_tally(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +290,7 @@ def test_a_name_whose_task_was_cancelled_is_accepted_again(world: World) -> None
 # --- functions and their callers
 
 
+@pytest.mark.promise("faults", "a provider whose answers come after the deadline")
 def test_a_provider_that_sleeps_keeps_no_caller_and_its_job_is_not_begun_twice(make_world: MakeWorld) -> None:
     world = make_world(files={"job": FILE | {"firstAnswer": 0.2}})
     over = threading.Event()
@@ -298,6 +306,7 @@ def test_a_provider_that_sleeps_keeps_no_caller_and_its_job_is_not_begun_twice(m
     assert len(world.submits(NAME)) == 1
 
 
+@pytest.mark.promise("faults", "two ticks at once, and a tick with little time left")
 def test_a_tick_with_little_time_claims_only_what_it_can_end_and_is_back_before(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from tests.faults.world import LEASE_SECONDS, MakeWorld, World
 from tests.support.keys import key_of
 from tests.support.simulator import completed, pending
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 PENDING = pending({"city": "Ghent"}, id="j-1")
@@ -39,6 +39,7 @@ def ends_well(world: World, *names: str) -> None:
 # --- ended in mid-batch, and started twice
 
 
+@pytest.mark.promise("faults", "Lambda ends a function in the middle of a batch")
 def test_a_function_that_runs_into_its_timeout_in_mid_batch_loses_nothing_and_repeats_nothing(
     make_world: MakeWorld,
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_function_that_runs_into_its_timeout_in_mid_batch_loses_nothing_and_re
     assert all(world.polls()[name] == 1 for name in names[:2])
 
 
+@pytest.mark.promise("faults", "two ticks at once, and a tick with little time left")
 def test_two_ticks_of_one_event_at_once_ask_about_each_task_once(make_world: MakeWorld) -> None:
     world, names = make_world(PARALLEL_TASKS="3"), [f"{number}" for number in range(20)]
     world.due(*names)
@@ -95,6 +97,7 @@ def ways(redis_server: Any, dynamodb_server: Any, simulator: Any) -> Iterator[li
         yield [redis, dynamodb, provider]
 
 
+@pytest.mark.promise("faults", "freeze and thaw: every connection is stale")
 def test_after_a_freeze_no_stale_connection_makes_a_call_fail_or_repeat(
     make_world: MakeWorld, ways: list[Proxy], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,6 +131,7 @@ def test_after_a_freeze_no_stale_connection_makes_a_call_fail_or_repeat(
 # --- threads that are left over
 
 
+@pytest.mark.promise("faults", "a thread that hangs in its call")
 @pytest.mark.parametrize("amid", [True, False], ids=["amid the next call", "after the next call"])
 def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch, amid: bool
@@ -178,6 +182,7 @@ def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(
     assert json.loads(item["data"]["S"]) == ({"by": "the hung"} if amid else {"city": "Ghent", "rating": 4.5})
 
 
+@pytest.mark.promise("faults", "a thread that hangs in its call")
 def test_no_call_leaves_a_thread_behind(world: World) -> None:
     world.due(NAME, "b", "c")
     world.simulator.say(PENDING)
@@ -211,6 +216,7 @@ def newer(record: dict[str, Any]) -> dict[str, Any]:
     return record | {"version": 2, "more": {"than": "we know"}}
 
 
+@pytest.mark.promise("faults", "records of a later or an earlier version, and junk")
 def test_a_record_of_a_later_version_is_left_as_it_is_however_often_it_is_met(world: World) -> None:
     world.due(NAME)
     before = world.redis.hget(key_of("job", "tasks"), NAME) or ""
@@ -226,6 +232,7 @@ def test_a_record_of_a_later_version_is_left_as_it_is_however_often_it_is_met(wo
     ends_well(world, NAME)
 
 
+@pytest.mark.promise("faults", "records of a later or an earlier version, and junk")
 def test_a_record_of_a_later_version_is_not_given_up_though_workers_die_with_it(world: World) -> None:
     world.due(NAME)
     before = world.redis.hget(key_of("job", "tasks"), NAME) or ""
@@ -239,6 +246,7 @@ def test_a_record_of_a_later_version_is_not_given_up_though_workers_die_with_it(
     ends_well(world, NAME)
 
 
+@pytest.mark.promise("faults", "records of a later or an earlier version, and junk")
 def test_a_record_of_an_earlier_version_goes_on_where_it_was(world: World) -> None:
     world.due(NAME)
     since = ("group", "job_at", "unauthorized_at", "confirmed_at", "saved", "reason")
@@ -260,6 +268,7 @@ JUNK: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@pytest.mark.promise("faults", "records of a later or an earlier version, and junk")
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
 def test_a_record_that_is_junk_is_reported_and_made_anew_from_the_item(
     world: World, junk: Callable[[dict[str, Any]], Any], caplog: pytest.LogCaptureFixture
@@ -276,6 +285,7 @@ def test_a_record_that_is_junk_is_reported_and_made_anew_from_the_item(
     assert len(world.submits(NAME)) == 1
 
 
+@pytest.mark.promise("faults", "records of a later or an earlier version, and junk")
 @pytest.mark.parametrize("state", ["", "junk", "1:2", "-1::0", "9:tok:en:0"])
 def test_a_state_that_is_junk_harms_no_neighbour_and_the_task_comes_back(world: World, state: str) -> None:
     world.due(NAME, "b")

@@ -17,7 +17,7 @@ from tests.faults.world import FILE, MakeWorld, World
 from tests.support.api_events import rest
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Said, completed, pending, says
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 DONE = completed({"city": "Ghent"})
 WORKING = pending({"city": "Ghent"})
@@ -68,6 +68,7 @@ def plain(**polling: Any) -> Any:
 # --- down for an hour, then back
 
 
+@pytest.mark.promise("faults", "a provider that was down for an hour is not flooded afterwards")
 @pytest.mark.parametrize(
     ("tasks", "file", "most"),
     [
@@ -108,6 +109,7 @@ def test_a_provider_that_was_down_for_an_hour_is_not_stormed_and_every_task_ends
         world.check_end(name)
 
 
+@pytest.mark.promise("ends", "a task that an outage of its provider has ended can be revived and keeps its job")
 def test_a_single_task_that_an_hour_has_ended_is_a_dead_letter_that_can_be_revived(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_single_task_that_an_hour_has_ended_is_a_dead_letter_that_can_be_reviv
     assert (world.status("a"), world.bench.state("job")) == ("completed", {})
 
 
+@pytest.mark.promise("faults", "a provider that goes up and down")
 def test_a_provider_that_flaps_is_asked_no_more_than_a_sound_one_and_every_task_ends(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +158,7 @@ def test_a_provider_that_flaps_is_asked_no_more_than_a_sound_one_and_every_task_
 # --- answers slower than the deadline
 
 
+@pytest.mark.promise("faults", "a provider whose answers come after the deadline")
 def test_submits_whose_answers_come_too_late_are_repeated_under_one_key_and_end(make_world: MakeWorld) -> None:
     world = make_world(files={"job": FILE | {"firstAnswer": 0.2}}, ATTEMPT_SECONDS="0.2")
     world.simulator.say(DRIPPING)
@@ -175,6 +179,7 @@ def test_submits_whose_answers_come_too_late_are_repeated_under_one_key_and_end(
 # --- beside others
 
 
+@pytest.mark.promise("faults", "one provider's outage: another's tasks end at 0.9 times the usual rate or better")
 def test_one_providers_outage_leaves_another_nine_tenths_of_what_ends_without_it(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from tests.support.api_events import rest
 from tests.support.keys import key_of
 from tests.support.simulator import completed, pending, refused
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 PENDING = pending({"city": "Ghent"}, id="j-1")
@@ -94,6 +94,7 @@ def ends_well(world: World) -> None:
 # --- the item is open, and Redis lacks a part of its task
 
 
+@pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")
 @pytest.mark.parametrize(
     "parts",
     [("queue",), ("state",), ("queue", "tasks"), ("queue", "state"), ("state", "tasks"), ("queue", "state", "tasks")],
@@ -107,6 +108,7 @@ def test_an_open_item_whose_task_has_lost_a_part_is_requeued(world: World, parts
     ends_well(world)
 
 
+@pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")
 @pytest.mark.parametrize("parts", [("leases",), ("queue",), ("queue", "leases")], ids=" and ".join)
 def test_an_open_item_whose_task_was_at_work_and_lost_a_part_is_requeued(world: World, parts: tuple[str, ...]) -> None:
     leased(world)
@@ -116,6 +118,7 @@ def test_an_open_item_whose_task_was_at_work_and_lost_a_part_is_requeued(world: 
     ends_well(world)
 
 
+@pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")
 def test_a_task_without_record_is_handed_out_with_what_its_item_knows_and_that_is_said(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -130,6 +133,7 @@ def test_a_task_without_record_is_handed_out_with_what_its_item_knows_and_that_i
     ends_well(world)
 
 
+@pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")
 @pytest.mark.parametrize("part", PARTS)
 def test_a_key_that_redis_has_evicted_is_made_up_for(world: World, part: str) -> None:
     for name in (NAME, "b"):
@@ -154,6 +158,7 @@ def test_a_key_that_redis_has_evicted_is_made_up_for(world: World, part: str) ->
 # --- the item has ended, and Redis does not know
 
 
+@pytest.mark.promise("faults", "a task that has ended and is still in Redis, whole or in part")
 @pytest.mark.parametrize(
     ("status", "counts"),
     [("completed", "forgotten"), ("cancelled", "forgotten"), ("gone", "forgotten"), ("failed", "buried")],
@@ -172,6 +177,7 @@ def test_a_task_that_has_ended_and_is_still_queued_ends_there_as_its_item_says(
     assert [place for place, _ in world.bench.state("job").values()] == (["dead"] if status == "failed" else [])
 
 
+@pytest.mark.promise("faults", "a task that has ended and is still in Redis, whole or in part")
 @pytest.mark.parametrize("parts", [("queue",), ("queue", "state"), ("queue", "tasks")], ids=" and ".join)
 @pytest.mark.parametrize("status", ["completed", "cancelled", "failed", "gone"])
 def test_what_is_left_of_a_task_that_has_ended_is_dropped(world: World, status: str, parts: tuple[str, ...]) -> None:
@@ -182,6 +188,7 @@ def test_what_is_left_of_a_task_that_has_ended_is_dropped(world: World, status: 
     assert {part for part, members in world.bench.parts("job").items() if members} <= {"gate"}
 
 
+@pytest.mark.promise("faults", "entries in Redis that belong to nothing")
 @pytest.mark.parametrize("part", ["leases", "state", "tasks", "jobs", "groups"])
 def test_an_entry_that_belongs_to_nothing_is_dropped(world: World, part: str) -> None:
     now = world.bench.keys.now()
@@ -191,6 +198,7 @@ def test_an_entry_that_belongs_to_nothing_is_dropped(world: World, part: str) ->
     assert world.redis.dbsize() == 0
 
 
+@pytest.mark.promise("faults", "entries in Redis that belong to nothing")
 def test_an_entry_in_the_queue_that_nobody_accepted_is_dropped(world: World) -> None:
     world.bench.seed(NAME, provider="job", due_seconds=3600)
     repairs(world, forgotten=1)
@@ -200,6 +208,7 @@ def test_an_entry_in_the_queue_that_nobody_accepted_is_dropped(world: World) -> 
 # --- what is as it should be
 
 
+@pytest.mark.promise("faults", "entries in Redis that belong to nothing")
 def test_thousands_of_entries_are_gone_through(world: World) -> None:
     waiting(world)
     for number in range(600):
@@ -209,6 +218,7 @@ def test_thousands_of_entries_are_gone_through(world: World) -> None:
     assert world.bench.state("job").keys() == {NAME}
 
 
+@pytest.mark.promise("faults", "reconcile does not touch what somebody works on or has just written")
 def test_what_somebody_works_on_is_left_alone_whatever_its_item_says(world: World) -> None:
     leased(world)
     item = world.item(NAME)
@@ -219,6 +229,7 @@ def test_what_somebody_works_on_is_left_alone_whatever_its_item_says(world: Worl
     assert world.bench.parts("job") == before
 
 
+@pytest.mark.promise("faults", "reconcile does not touch what somebody works on or has just written")
 def test_a_task_whose_item_was_written_just_now_is_left_alone(world: World) -> None:
     waiting(world)
     before = world.bench.parts("job")

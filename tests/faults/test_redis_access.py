@@ -20,7 +20,7 @@ from tests.support.keys import PREFIX, key_of
 from tests.support.simulator import completed, pending, refused
 from tests.support.tls import certified
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 PENDING = pending({"city": "Ghent"}, id="j-1")
@@ -74,6 +74,7 @@ def guarded(start_server: StartServer, tmp_path: Path) -> tuple[RedisServer, str
     return server, f"rediss://meanwhile:s3cret@127.0.0.1:{port}/0"
 
 
+@pytest.mark.promise("faults", "TLS with a private authority, a user with few rights, wrong credentials")
 def test_all_goes_well_over_tls_with_a_private_authority_as_a_user_who_may_only_do_this(
     guarded: tuple[RedisServer, str], make_world: MakeWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -89,6 +90,7 @@ def test_all_goes_well_over_tls_with_a_private_authority_as_a_user_who_may_only_
             forbidden()
 
 
+@pytest.mark.promise("faults", "TLS with a private authority, a user with few rights, wrong credentials")
 def test_a_server_that_no_known_authority_vouches_for_is_not_spoken_to(
     guarded: tuple[RedisServer, str], make_world: MakeWorld
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_server_that_no_known_authority_vouches_for_is_not_spoken_to(
     assert "s3cret" not in str(found.value)
 
 
+@pytest.mark.promise("faults", "TLS with a private authority, a user with few rights, wrong credentials")
 @pytest.mark.parametrize("user", ["meanwhile:wrong", "nobody:s3cret"])
 def test_wrong_credentials_are_an_outage_that_says_so(
     guarded: tuple[RedisServer, str], make_world: MakeWorld, user: str
@@ -132,6 +135,7 @@ def elsewhere(cluster: Any, provider: str) -> str:
     return f"redis://127.0.0.1:{port}/0"
 
 
+@pytest.mark.promise("faults", "MOVED and TRYAGAIN: one node of a cluster as endpoint, a slot that moves")
 def test_the_endpoint_of_one_node_is_called_a_wrong_setting_and_no_task_is_lost(
     make_world: MakeWorld, cluster: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -144,6 +148,7 @@ def test_the_endpoint_of_one_node_is_called_a_wrong_setting_and_no_task_is_lost(
     assert world.status(NAME) == "pending"
 
 
+@pytest.mark.promise("faults", "MOVED and TRYAGAIN: one node of a cluster as endpoint, a slot that moves")
 def test_while_its_slot_moves_to_another_node_a_task_waits(make_world: MakeWorld, cluster: Any) -> None:
     home = cluster.get_node_from_key(key_of("job", "queue"))
     other = next(node for node in cluster.get_primaries() if node.port != home.port)
@@ -162,6 +167,7 @@ def test_while_its_slot_moves_to_another_node_a_task_waits(make_world: MakeWorld
     world.check_end(NAME)
 
 
+@pytest.mark.promise("faults", "a cluster of three nodes")
 def test_providers_of_one_queue_may_live_on_different_nodes(cluster: Any) -> None:
     queue, providers = Queue(cluster, PREFIX), [f"provider-{number}" for number in range(12)]
     homes = {cluster.get_node_from_key(key_of(provider, "queue")).port for provider in providers}

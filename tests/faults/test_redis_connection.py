@@ -23,7 +23,7 @@ from tests.support.api_events import rest
 from tests.support.outage import BlackHole
 from tests.support.simulator import Said, completed, pending, refused
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 WHOLE = {"city": "Ghent", "rating": 4.5}
@@ -84,6 +84,7 @@ TROUBLES: dict[str, Callable[[World, Proxy], object]] = {
 }
 
 
+@pytest.mark.promise("faults", "scripts forgotten and connections closed or cut, between calls or during an attempt")
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 @pytest.mark.parametrize("amid", [False, True], ids=["between two calls", "amid an attempt"])
 def test_a_warm_function_goes_on_as_if_nothing_had_been(
@@ -97,6 +98,7 @@ def test_a_warm_function_goes_on_as_if_nothing_had_been(
     world.check_end(NAME)
 
 
+@pytest.mark.promise("faults", "a former primary that only reads")
 def test_a_former_primary_that_only_reads_is_left_for_the_new_one_by_the_same_call(
     start_server: StartServer, make_world: MakeWorld
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_former_primary_that_only_reads_is_left_for_the_new_one_by_the_same_ca
         world.check_end(NAME)
 
 
+@pytest.mark.promise("faults", "a former primary that only reads")
 def test_a_server_that_stays_read_only_is_away_and_the_task_waits(way: Proxy, world: World) -> None:
     due(world)
     world.redis.replicaof("127.0.0.1", "1")
@@ -141,6 +144,7 @@ def test_sixty_four_attempts_at_once_wait_for_connections_and_for_nothing_else(
 # --- replies that are lost: the call took effect, and is repeated
 
 
+@pytest.mark.promise("faults", "a reply of Redis is lost")
 def test_an_add_whose_reply_is_lost(world: World, way: Proxy) -> None:
     warm(world)
     way.lose_next_reply()
@@ -149,6 +153,7 @@ def test_an_add_whose_reply_is_lost(world: World, way: Proxy) -> None:
     ends_well(world)
 
 
+@pytest.mark.promise("faults", "a reply of Redis is lost")
 def test_a_claim_whose_reply_is_lost_leaves_its_tasks_to_their_lease(world: World, way: Proxy) -> None:
     due(world)
     way.lose_next_reply()
@@ -159,6 +164,7 @@ def test_a_claim_whose_reply_is_lost_leaves_its_tasks_to_their_lease(world: Worl
     ends_well(world)
 
 
+@pytest.mark.promise("faults", "a reply of Redis is lost")
 @pytest.mark.parametrize(
     ("said", "status"),
     [(FURTHER, "pending"), (DONE, "completed"), (refused(), "failed")],
@@ -181,6 +187,7 @@ def test_a_settlement_whose_reply_is_lost_counts_as_lost_and_has_happened_once(
         ends_well(world)
 
 
+@pytest.mark.promise("faults", "a reply of Redis is lost")
 def test_a_cancellation_whose_reply_is_lost(world: World, way: Proxy) -> None:
     due(world)
     way.lose_next_reply()
@@ -198,6 +205,7 @@ def hasty() -> None:
     client.connection_pool.connection_kwargs["socket_timeout"] = 0.2
 
 
+@pytest.mark.promise("faults", "a reply of Redis comes too late")
 def test_a_claim_whose_reply_is_late_is_not_repeated_and_the_late_reply_is_nobodys(world: World, way: Proxy) -> None:
     hasty()
     due(world)
@@ -219,6 +227,7 @@ def scripts_run(world: World) -> int:
     return int(world.redis.info("commandstats")["cmdstat_evalsha"]["calls"])
 
 
+@pytest.mark.promise("faults", "a reply of Redis comes too late")
 @pytest.mark.parametrize("said", [FURTHER, DONE], ids=["release", "complete"])
 def test_a_settlement_whose_reply_is_late_has_happened_once(world: World, way: Proxy, said: Said) -> None:
     hasty()
@@ -234,6 +243,7 @@ def test_a_settlement_whose_reply_is_late_has_happened_once(world: World, way: P
         ends_well(world)
 
 
+@pytest.mark.promise("faults", "a reply of Redis comes too late")
 def test_an_add_whose_reply_is_late_is_accepted_asked_and_left_to_its_lease(world: World, way: Proxy) -> None:
     hasty()
     warm(world)
@@ -247,6 +257,7 @@ def test_an_add_whose_reply_is_late_is_accepted_asked_and_left_to_its_lease(worl
 # --- a server that is busy with somebody else's script
 
 
+@pytest.mark.promise("faults", "BUSY: somebody's script blocks Redis")
 def test_while_somebodys_script_keeps_redis_busy_requests_are_accepted_and_tasks_wait(world: World) -> None:
     due(world)
     world.redis.config_set("busy-reply-threshold", 1)
@@ -300,6 +311,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
     return waited
 
 
+@pytest.mark.promise("faults", "Redis is away")
 def test_a_redis_that_nobody_answers_for_costs_a_request_one_short_wait_and_reconcile_queues_its_task(
     world: World, black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,6 +337,7 @@ def test_the_message_names_the_host_that_cannot_be_reached(
     assert sum(waits[port]) <= 2
 
 
+@pytest.mark.promise("faults", "no call to DynamoDB, S3 or Redis outlives its function")
 def test_a_dynamodb_that_nobody_answers_for_costs_a_request_three_seconds_at_most(
     world: World, black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, Worl
 from tests.support.api_events import rest
 from tests.support.simulator import Said, completed, pending, refused
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
 WHOLE = {"city": "Ghent", "rating": 4.5}
@@ -57,6 +57,7 @@ def lose(
     return world, lambda: LOSSES[request.param](server, world)
 
 
+@pytest.mark.promise("faults", "Redis loses everything while a task is requested, polled or completed")
 def test_redis_that_loses_everything_while_a_request_asks(lose: Losing) -> None:
     world, loses = lose
     world.simulator.say(PENDING.after(loses))
@@ -67,6 +68,7 @@ def test_redis_that_loses_everything_while_a_request_asks(lose: Losing) -> None:
     ends_well(world)
 
 
+@pytest.mark.promise("faults", "Redis loses everything while a task is requested, polled or completed")
 def test_redis_that_loses_everything_while_a_task_is_asked_after(lose: Losing) -> None:
     world, loses = lose
     world.due(NAME)
@@ -75,6 +77,7 @@ def test_redis_that_loses_everything_while_a_task_is_asked_after(lose: Losing) -
     ends_well(world)
 
 
+@pytest.mark.promise("faults", "Redis loses everything while a task is requested, polled or completed")
 def test_redis_that_loses_everything_while_a_task_is_completed(lose: Losing) -> None:
     world, loses = lose
     world.due(NAME)
@@ -86,6 +89,7 @@ def test_redis_that_loses_everything_while_a_task_is_completed(lose: Losing) -> 
     assert world.bench.state("job") == {}
 
 
+@pytest.mark.promise("faults", "Redis has lost a dead letter")
 def test_a_dead_letter_that_redis_has_lost_can_be_revived(lose: Losing) -> None:
     world, loses = lose
     world.due(NAME)
@@ -100,6 +104,7 @@ def test_a_dead_letter_that_redis_has_lost_can_be_revived(lose: Losing) -> None:
     assert world.status(NAME) == "completed"
 
 
+@pytest.mark.promise("faults", "Redis is away")
 def test_while_redis_is_away_every_request_is_accepted_and_reconcile_queues_them_later(
     server: RedisServer, make_world: MakeWorld
 ) -> None:
@@ -122,6 +127,7 @@ def test_while_redis_is_away_every_request_is_accepted_and_reconcile_queues_them
 # --- room for more
 
 
+@pytest.mark.promise("faults", "Redis is full")
 def test_a_full_redis_drains_and_takes_what_was_accepted_meanwhile_as_soon_as_it_may(
     server: RedisServer, make_world: MakeWorld
 ) -> None:
@@ -157,6 +163,7 @@ def replicated(replicas: Pair, make_world: MakeWorld) -> World:
     return make_world(replicas.way.url)
 
 
+@pytest.mark.promise("faults", "a failover to a replica that lacks an add or a claim")
 def test_a_failover_that_loses_an_add(replicas: Pair, replicated: World) -> None:
     replicas.fall_behind()
     assert replicated.post(NAME).status == 202
@@ -165,6 +172,7 @@ def test_a_failover_that_loses_an_add(replicas: Pair, replicated: World) -> None
     ends_well(replicated)
 
 
+@pytest.mark.promise("faults", "a failover to a replica that lacks an add or a claim")
 @pytest.mark.parametrize(
     ("said", "counts_as"), [(FURTHER, "snoozed"), (DONE, "forgotten")], ids=["pending", "completed"]
 )
@@ -176,6 +184,7 @@ def test_a_failover_that_loses_a_claim(replicas: Pair, replicated: World, said: 
     ends_well(replicated)
 
 
+@pytest.mark.promise("faults", "a failover to a replica that lacks an add or a claim")
 def test_a_failover_that_loses_a_claim_lets_a_second_worker_ask_and_the_first_result_counts(
     replicas: Pair, replicated: World
 ) -> None:
@@ -195,6 +204,7 @@ def test_a_failover_that_loses_a_claim_lets_a_second_worker_ask_and_the_first_re
     assert item["data"]["S"] == '{"by":"the second"}'
 
 
+@pytest.mark.promise("faults", "a failover to a replica that lacks an add or a claim")
 def test_a_failover_that_loses_the_claim_of_a_submit_leads_to_a_second_one_under_the_same_key(
     replicas: Pair, make_world: MakeWorld
 ) -> None:
@@ -216,6 +226,7 @@ def test_a_failover_that_loses_the_claim_of_a_submit_leads_to_a_second_one_under
     assert first == again
 
 
+@pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")
 def test_a_failover_that_loses_a_completion(replicas: Pair, replicated: World) -> None:
     replicated.due(NAME)
     replicated.simulator.say(DONE.after(replicas.fall_behind))
@@ -225,6 +236,7 @@ def test_a_failover_that_loses_a_completion(replicas: Pair, replicated: World) -
     ends_well(replicated)
 
 
+@pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")
 def test_a_failover_that_loses_a_release(replicas: Pair, replicated: World) -> None:
     replicated.due(NAME)
     replicated.simulator.say(FURTHER.after(replicas.fall_behind))
@@ -234,6 +246,7 @@ def test_a_failover_that_loses_a_release(replicas: Pair, replicated: World) -> N
     ends_well(replicated)
 
 
+@pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")
 def test_a_failover_that_loses_a_burial(replicas: Pair, replicated: World) -> None:
     replicated.due(NAME)
     replicated.simulator.say(refused("no such customer").after(replicas.fall_behind))
@@ -244,6 +257,7 @@ def test_a_failover_that_loses_a_burial(replicas: Pair, replicated: World) -> No
     assert [place for place, _ in replicated.bench.state("job").values()] == ["dead"]
 
 
+@pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")
 def test_a_failover_that_loses_a_cancellation(replicas: Pair, replicated: World) -> None:
     replicated.due(NAME)
     replicas.fall_behind()

@@ -150,6 +150,7 @@ def test_a_coin_is_tossed_until_it_shows_heads(stack: Stack, bench: Bench) -> No
         assert set(tosses[:-1]) == {300}
 
 
+@pytest.mark.promise("ends", "the tasks of a worker that died come back when its lease is over")
 def test_a_process_run_killed_in_the_middle_loses_no_task(stack: Stack, bench: Bench) -> None:
     names = pending_coins(stack, "survivor", 4)
     stack.third_party.answer_seconds = 3600
@@ -165,6 +166,7 @@ def test_a_process_run_killed_in_the_middle_loses_no_task(stack: Stack, bench: B
     finish(stack, bench, *(f"coin/{name}" for name in names))
 
 
+@pytest.mark.promise("ends", "when Redis has lost everything, the tasks come back with their jobs")
 def test_what_a_flushed_redis_lost_comes_back_with_reconcile(stack: Stack, bench: Bench) -> None:
     names = ["flushed 1", "flushed 2", "flushed 3"]
     for name in names:
@@ -181,6 +183,7 @@ def test_what_a_flushed_redis_lost_comes_back_with_reconcile(stack: Stack, bench
     finish(stack, bench, *(f"example/{name}" for name in names))
 
 
+@pytest.mark.promise("ends", "while Redis is away requests are accepted; reconcile queues them afterwards")
 def test_while_redis_is_away_requests_are_accepted_and_reconcile_queues_them(stack: Stack, bench: Bench) -> None:
     stack.redis.kill()
     accepted = post(stack.url, "example", "without redis")

@@ -45,6 +45,7 @@ def test_a_url_leads_to_its_job_and_is_the_same_each_time(urls: CallbackUrls) ->
     assert urls.find("example", token) == (TASK, 7, 2)
 
 
+@pytest.mark.promise("callbacks", "no forged, altered or guessed URL leads to a task")
 def test_no_other_token_leads_anywhere(urls: CallbackUrls, secrets: Secrets) -> None:
     token = urls.url(TASK, 7, 2).rpartition("/")[2]
     head, _, digest = token.partition(".")

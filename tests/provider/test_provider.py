@@ -130,6 +130,9 @@ def test_an_attempt_goes_on_from_the_item_when_redis_has_lost_everything(store: 
 # --- the idempotency key
 
 
+@pytest.mark.promise(
+    "submits", "the key is the same for each try of one submit, another for each generation and resubmit"
+)
 def test_the_key_is_an_ascii_uuid_of_the_task_its_generation_and_its_resubmits() -> None:
     keys = [
         idempotency_key(Task(provider_name, name), record(generation=generation, resubmits=resubmits))
@@ -146,6 +149,7 @@ def test_the_key_is_an_ascii_uuid_of_the_task_its_generation_and_its_resubmits()
     assert idempotency_key(Task("example", "naïve"), record(generation=7, resubmits=2)) == str(expected)
 
 
+@pytest.mark.promise("submits", "a submit whose answer is lost or cut in time is repeated under its key")
 def test_a_submit_whose_answer_is_lost_is_repeated_with_the_same_key_and_makes_one_job() -> None:
     jobs: dict[str, str] = {}
 
@@ -164,6 +168,7 @@ def test_a_submit_whose_answer_is_lost_is_repeated_with_the_same_key_and_makes_o
         assert len(jobs) == 1
 
 
+@pytest.mark.promise("submits", "a submit whose answer is lost or cut in time is repeated under its key")
 def test_a_submit_that_is_cut_in_time_is_repeated_with_the_same_key() -> None:
     keys = []
 

@@ -25,7 +25,11 @@ from shared.record import Record
 from shared.task import Task
 from tests.support.keys import Bench
 
-pytestmark = [pytest.mark.server, pytest.mark.parametrize("redis_kind", ["valkey"], indirect=True)]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.slow,
+    pytest.mark.parametrize("redis_kind", ["valkey"], indirect=True),
+]
 
 WORKERS = 4
 SLOTS = 5
@@ -207,6 +211,7 @@ def until(what: Callable[[], bool]) -> None:
 DONE: Answer = (200, {}, {"status": "done"})
 
 
+@pytest.mark.promise("limits", "rate, parallel attempts and open jobs hold over all workers, also when a worker dies")
 def test_no_limit_is_exceeded_by_four_workers_of_which_one_is_killed(
     queue: Queue, bench: Bench, redis_client: Redis, redis_server: Any
 ) -> None:
@@ -270,6 +275,7 @@ def test_no_limit_is_exceeded_by_four_workers_of_which_one_is_killed(
     assert all(not bench.parts(provider)["jobs"] for provider in limits)
 
 
+@pytest.mark.promise("limits", "a pause holds for all workers and ends with one probe")
 def test_in_a_storm_of_429_nobody_asks_before_the_pause_ends_and_one_probe_comes_first(
     queue: Queue, bench: Bench, redis_server: Any
 ) -> None:

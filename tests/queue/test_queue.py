@@ -187,6 +187,8 @@ def test_one_call_takes_200_at_most(queue: Queue) -> None:
     assert [len(claim(queue, limit=1000).tasks) for _ in range(4)] == [200, 200, 50, 0]
 
 
+@pytest.mark.promise("once", "a due task is given to one worker")
+@pytest.mark.promise("faults", "a cluster of three nodes")
 @pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
 def test_sixteen_at_once_claim_500_tasks_once_each(queue: Queue) -> None:
     every = {f"{number}" for number in range(500)}
@@ -259,6 +261,7 @@ def test_a_task_whose_worker_died_comes_back_due_since_its_leases_end(
     assert suspect.crashes == 1
 
 
+@pytest.mark.promise("once", "a worker whose lease is over can no longer move the task")
 def test_the_dead_worker_of_a_task_that_came_back_has_lost_it(
     queue: Queue, seed: Any, rewind: Callable[[float], None]
 ) -> None:
@@ -280,6 +283,7 @@ def test_a_worker_whose_lease_is_over_keeps_the_task_until_somebody_looks(
     assert queue.complete([late]) == [True]
 
 
+@pytest.mark.promise("ends", "the tasks of a worker that died come back when its lease is over")
 def test_three_tasks_of_a_killed_worker_are_all_worked_on_again(
     queue: Queue, rewind: Callable[[float], None], state: Any
 ) -> None:
@@ -432,6 +436,7 @@ def test_every_dead_letter_is_listed(queue: Queue, seed: Any) -> None:
     assert queue.dead("coin") == []
 
 
+@pytest.mark.promise("once", "a worker whose lease is over can no longer move the task")
 @pytest.mark.parametrize("wrong", [Hold(task(), 2, "theirs"), Hold(task(), 1, "mine"), Hold(task(), 3, "mine")])
 def test_settling_needs_token_and_generation(queue: Queue, seed: Any, bench: Bench, wrong: Hold) -> None:
     seed("a", generation=2, lease_seconds=30, token="mine")

@@ -179,6 +179,7 @@ def test_a_call_whose_connection_breaks_once_succeeds(
     assert redis.calls[0] == redis.calls[1]
 
 
+@pytest.mark.promise("ends", "scripts that Redis has forgotten and connections that were cut cost nothing")
 def test_a_connection_that_was_cut_while_idle_costs_nothing(
     server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]
 ) -> None:

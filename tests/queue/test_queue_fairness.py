@@ -50,6 +50,7 @@ def claims_until(queue: Queue, group: str, limit: int = 10, limits: Limits = UNL
     raise AssertionError(f"no task of {group} in 50 claims")
 
 
+@pytest.mark.promise("turns", "one group's backlog does not delay another group's only task")
 @pytest.mark.parametrize("backlog", [9, 499, 500, 501, 1000, 2000])
 def test_one_groups_backlog_does_not_hold_up_anothers_one_task(queue: Queue, backlog: int) -> None:
     put(queue, "A", backlog)
@@ -166,6 +167,7 @@ def turns_until(queue: Queue, group: str, settle: Any, limit: int = 1, limits: L
     raise AssertionError(f"no task of {group} in 400 claims")
 
 
+@pytest.mark.promise("turns", "one group's backlog does not delay another group's only task")
 @pytest.mark.parametrize("settle", [done, snoozed, again_at_once])
 @pytest.mark.parametrize(("limit", "limits"), [(1, UNLIMITED), (10, Limits(parallel=1)), (10, Limits(open_jobs=1))])
 def test_a_backlog_does_not_hold_up_anothers_one_task_although_nothing_stays_in_process(
@@ -220,6 +222,7 @@ def test_whoever_comes_later_does_not_overtake_a_group_that_had_its_turn(
     assert taken == ("AAzAzzAzzzAz" if comers == "new ones" else "AAzAzAzAzAzA")
 
 
+@pytest.mark.promise("turns", "while a group waits, no other group has two turns")
 @pytest.mark.parametrize("number", range(3))
 def test_while_a_group_waits_no_other_has_two_turns(queue: Queue, rewind: Any, number: int) -> None:
     random, made = Random(number), 0
@@ -245,6 +248,7 @@ def test_while_a_group_waits_no_other_has_two_turns(queue: Queue, rewind: Any, n
         rewind(0.01)
 
 
+@pytest.mark.promise("turns", "what is kept for the turns is bounded, and gone with the last task")
 def test_nothing_is_kept_of_turns_once_the_last_task_with_a_group_has_left(queue: Queue, bench: Bench) -> None:
     put(queue, "A", 2)
     put(queue, "B", 1)
@@ -258,6 +262,7 @@ def test_nothing_is_kept_of_turns_once_the_last_task_with_a_group_has_left(queue
     assert bench.parts()["served"] == {}
 
 
+@pytest.mark.promise("turns", "what is kept for the turns is bounded, and gone with the last task")
 @pytest.mark.parametrize("redis_kind", ["memory", "fakeredis"], indirect=True)
 def test_turns_are_remembered_of_a_bounded_number_of_groups(queue: Queue, bench: Bench) -> None:
     put(queue, "A", 2)
@@ -310,6 +315,7 @@ def test_while_a_part_of_the_backlog_is_unseen_somebody_looks_again_soon(queue: 
     assert groups(claim(queue)) == {"A": 1}
 
 
+@pytest.mark.promise("turns", "no task is passed over, whatever comes and goes meanwhile")
 @pytest.mark.parametrize("number", range(3))
 def test_nobody_is_missed_whatever_comes_and_goes_meanwhile(queue: Queue, bench: Bench, number: int) -> None:
     """Tasks come, go and are cancelled while one group waits with a single task."""

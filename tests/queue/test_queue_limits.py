@@ -193,6 +193,7 @@ def test_an_attempt_that_is_settled_makes_room_for_the_next(queue: Queue, verb: 
     assert claim(queue, limits).tasks == ()
 
 
+@pytest.mark.promise("limits", "a crash keeps its share of a limit until its lease is over, and frees no job's share")
 def test_a_crash_takes_up_its_place_until_the_lease_is_over_and_no_longer(queue: Queue, rewind: Rewind) -> None:
     limits = Limits(parallel=2)
     put(queue, "abcd")
@@ -236,6 +237,7 @@ def test_with_nothing_due_a_full_provider_gives_no_reason_to_look_again(queue: Q
     assert claim(queue, limits).wait_seconds == about(500)
 
 
+@pytest.mark.promise("limits", "a limit that a deploy brings or lowers counts what is already open and in progress")
 def test_a_limit_that_is_lowered_waits_for_what_is_under_way(queue: Queue) -> None:
     put(queue, "abcdef")
     first, second, third = holds(claim(queue, Limits(parallel=3)))
@@ -278,6 +280,7 @@ def test_a_job_that_is_over_makes_room_for_the_next(queue: Queue, verb: str) -> 
     assert claim(queue, TWO_JOBS).tasks == ()
 
 
+@pytest.mark.promise("limits", "a crash keeps its share of a limit until its lease is over, and frees no job's share")
 def test_a_crash_neither_frees_a_jobs_place_nor_takes_a_second_one(queue: Queue, rewind: Rewind) -> None:
     put(queue, "abcd")
     claim(queue, TWO_JOBS)
@@ -300,6 +303,7 @@ def test_the_oldest_come_first_whether_they_have_a_job_or_not(queue: Queue, seed
     assert names(claim(queue, limits, limit=2)) == ["younger with a job"]
 
 
+@pytest.mark.promise("limits", "jobs are polled however many tasks wait for one")
 def test_a_job_is_asked_after_however_many_tasks_wait_before_it(queue: Queue, seed: Any) -> None:
     for number in range(300):
         seed(f"waits {number}", due_seconds=-5000)
@@ -326,6 +330,7 @@ def test_requests_own_attempts_open_jobs_and_beyond_the_limit_their_tasks_wait(q
     assert put(queue, "d", limits=TWO_JOBS, lease_seconds=LEASE_SECONDS) == ["created"]
 
 
+@pytest.mark.promise("limits", "jobs that are open already count as soon as reconcile has brought their tasks back")
 def test_jobs_that_are_open_already_count_from_the_moment_their_tasks_are_added(queue: Queue) -> None:
     put(queue, "ab", limits=TWO_JOBS, has_job=True, delay=5000)
     put(queue, "c")
@@ -341,6 +346,7 @@ def test_a_new_generation_has_no_job_until_it_is_asked_for(queue: Queue, bench: 
     assert names(claim(queue, TWO_JOBS)) == ["c"]
 
 
+@pytest.mark.promise("limits", "a limit that a deploy brings or lowers counts what is already open and in progress")
 def test_a_limit_that_a_deploy_brings_counts_every_job_once_it_is_asked_after(queue: Queue, rewind: Rewind) -> None:
     put(queue, "abcd")
     queue.release([Release(hold, 500) for hold in holds(claim(queue, limit=3))])
@@ -358,6 +364,7 @@ def test_a_limit_that_a_deploy_takes_away_holds_nothing_back(queue: Queue, bench
     assert bench.parts()["jobs"] == {}
 
 
+@pytest.mark.promise("limits", "a limit that a deploy brings or lowers counts what is already open and in progress")
 def test_a_limit_that_a_deploy_lowers_waits_until_fewer_are_open(queue: Queue) -> None:
     put(queue, "abcdef")
     first, second, third = holds(claim(queue, Limits(open_jobs=3)))
@@ -429,6 +436,7 @@ def asked_at_once(queue: Queue, name: str, limits: Limits) -> bool:
     return put(queue, [name], limits=limits, lease_seconds=LEASE_SECONDS, token=name) == ["created"]
 
 
+@pytest.mark.promise("limits", "a request does not overtake a due task that waits at a limit")
 def test_a_requests_own_attempt_takes_no_token_that_somebody_waits_for(queue: Queue, rewind: Rewind) -> None:
     limits = Limits(rate_seconds=1000, burst=4)
     put(queue, "abc")
@@ -439,6 +447,7 @@ def test_a_requests_own_attempt_takes_no_token_that_somebody_waits_for(queue: Qu
     assert names(claim(queue, limits)) == ["y"]
 
 
+@pytest.mark.promise("limits", "a request does not overtake a due task that waits at a limit")
 def test_a_requests_own_attempt_takes_no_place_that_somebody_waits_for(queue: Queue) -> None:
     limits = Limits(parallel=2)
     put(queue, "abc")
@@ -451,6 +460,7 @@ def test_a_requests_own_attempt_takes_no_place_that_somebody_waits_for(queue: Qu
     assert names(claim(queue, limits)) == ["x"]
 
 
+@pytest.mark.promise("limits", "a request does not overtake a due task that waits at a limit")
 def test_a_requests_own_attempt_opens_no_job_that_somebody_waits_for(queue: Queue) -> None:
     put(queue, "a", has_job=True, limits=TWO_JOBS)
     put(queue, "b")
@@ -701,6 +711,7 @@ def mixed(good: Hold, bad: Hold) -> Health:
     return dataclasses.replace(trouble(0), well=well, unwell=troubled)
 
 
+@pytest.mark.promise("limits", "if the probe's worker dies, another probe is made after its lease")
 def test_if_the_probes_worker_dies_another_probe_is_made_after_its_lease(queue: Queue, rewind: Rewind) -> None:
     paused(queue, Health(pause_seconds=600))
     put(queue, "abcdef")

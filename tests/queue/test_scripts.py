@@ -191,6 +191,7 @@ def full(client: "Redis") -> Iterator[None]:
             client.config_set(setting, value)
 
 
+@pytest.mark.promise("ends", "a Redis at maxmemory refuses new tasks and still releases those it has")
 def test_a_full_server_takes_no_new_task_and_keeps_no_part_of_it(
     queue: Queue, redis_client: "Redis", bench: Bench
 ) -> None:
@@ -200,6 +201,7 @@ def test_a_full_server_takes_no_new_task_and_keeps_no_part_of_it(
     assert queue.add([Add(task(), 1, "{}")], token="t") == ["created"]
 
 
+@pytest.mark.promise("ends", "a Redis at maxmemory refuses new tasks and still releases those it has")
 def test_a_full_server_still_drains(queue: Queue, seed: Any, bench: Bench, redis_client: "Redis") -> None:
     for number in range(4):
         seed(f"due {number}", due_seconds=number - 10)
@@ -276,6 +278,7 @@ def test_a_full_server_gives_out_tasks_though_no_lease_has_expired(
 # --- a server that has forgotten the scripts
 
 
+@pytest.mark.promise("ends", "scripts that Redis has forgotten and connections that were cut cost nothing")
 def test_scripts_that_the_server_has_forgotten_are_loaded_again(
     queue: Queue, bench: Bench, redis_client: "Redis"
 ) -> None:

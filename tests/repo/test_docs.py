@@ -1,6 +1,7 @@
 """The pages say what the code says: what is made from it is fresh, and every link leads to a file."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,18 @@ def test_the_table_of_reasons_has_every_reason_with_its_meaning_and_what_follows
     rows = docs.reasons().splitlines()[2:]
     assert len(rows) == len(Reason)
     assert f"| `{Reason.CRASHED}` | {Reason.CRASHED.meaning} | {Trait.KEEPS_JOB.value} |" in rows
+
+
+def test_every_section_of_the_page_on_reliability_has_promises_and_every_promise_stands_in_one() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    assert re.findall(r"<!-- made by make docs: promises-(\w+) -->", page) == list(docs.PROMISES)
+    assert [section for section in docs.PROMISES if "`tests/" not in docs.promises(section)] == []
+
+
+@pytest.mark.parametrize("section", ["ends", "breakfast"])
+def test_a_promise_of_an_unknown_section_is_refused(tmp_path: Path, section: str) -> None:
+    test = f'@pytest.mark.promise("{section}", "tea at five")\ndef test_tea() -> None: ...\n'
+    (tmp_path / "test_tea.py").write_text(test, encoding="utf-8")
+    refused = pytest.raises(ValueError, match="unknown section, breakfast") if section == "breakfast" else nullcontext()
+    with refused:
+        assert f"| tea at five | `{tmp_path.name}/test_tea.py::test_tea` |" in docs.promises("ends", tmp_path)

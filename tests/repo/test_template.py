@@ -174,6 +174,7 @@ def test_neither_the_rule_nor_the_invocation_retries_a_failed_tick() -> None:
         assert properties(function)["EventInvokeConfig"]["MaximumRetryAttempts"] == 0
 
 
+@pytest.mark.promise("submits", "enqueue cannot outlive its lease")
 def test_enqueue_ends_before_its_lease_and_before_the_gateway_gives_up() -> None:
     timeout = properties("EnqueueFunction")["Timeout"]
     assert timeout < deployed().lease_seconds
@@ -441,6 +442,7 @@ OPEN, WAITED = {"open": {"S": "example#1"}}, {"open": {"S": "example#1"}, "notif
 DONE = {"status": {"S": "completed"}}
 
 
+@pytest.mark.promise("told", "of all changes of an item only ends are told, to all who waited")
 @pytest.mark.parametrize(
     ("name", "old", "new", "through"),
     [
@@ -475,6 +477,7 @@ def test_an_event_tells_who_and_when_but_no_data() -> None:
     assert json.loads(re.sub(r"<[^>]*>", "1", template_text)) == dict.fromkeys(fields, 1)
 
 
+@pytest.mark.promise("told", "what could not be told for long is kept in a queue of its own")
 def test_neither_tries_for_ever_and_both_keep_what_they_could_not_tell() -> None:
     pipe, mapping = properties("Ends")["SourceParameters"]["DynamoDBStreamParameters"], properties("NotifyMapping")
     for reader in (pipe, mapping):
@@ -540,6 +543,7 @@ def test_the_lifecycle_removes_objects_when_the_functions_think_and_no_item_need
     assert (days["MinValue"] - 1) * 86_400 >= retention["MinValue"]
 
 
+@pytest.mark.promise("large", "an object outlives every completed item that points to it")
 def test_functions_refuse_a_lifecycle_that_removes_what_an_item_still_points_to() -> None:
     with pytest.raises(SettingsError, match="SPILL_DAYS"):
         deployed(SpillDays="30", RetentionSeconds=str(30 * 86_400))

@@ -112,12 +112,14 @@ def key_of(item: Item) -> str:
 # --- there and back
 
 
+@pytest.mark.promise("large", "large data come back as the same text")
 def test_large_data_come_back_as_the_same_text(store: Store, clock: Clock) -> None:
     opened = store.opened(completed(store, clock), clock())
     assert dumps(opened.data) == dumps(LARGE)
     assert opened.status == "completed"
 
 
+@pytest.mark.promise("large", "large data come back as the same text")
 @hypothesis_settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_any_value_comes_back_as_the_same_text(spill: Spill, value: Json) -> None:
@@ -191,6 +193,7 @@ def test_whatever_a_provider_may_answer_fits() -> None:
 # --- the first writer wins, here too
 
 
+@pytest.mark.promise("large", "an object is named after its content: nothing is overwritten or stored twice")
 def test_a_late_worker_of_an_older_generation_overwrites_nothing(store: Store, clock: Clock, objects: Any) -> None:
     old = begin(store, clock)
     store.cancel(TASK, old.generation, clock())
@@ -203,12 +206,14 @@ def test_a_late_worker_of_an_older_generation_overwrites_nothing(store: Store, c
     assert len(objects()) == 3  # those of the late ones are orphans, which harm nobody
 
 
+@pytest.mark.promise("large", "an object is named after its content: nothing is overwritten or stored twice")
 def test_a_repeated_write_makes_no_second_object(store: Store, clock: Clock, objects: Any) -> None:
     item = completed(store, clock)
     assert store.complete(TASK, item.generation, LARGE, clock()) == Superseded(item)
     assert len(objects()) == 1
 
 
+@pytest.mark.promise("large", "no item points to a missing object: the object is written first")
 def test_the_object_is_there_before_the_item_says_so(store: Store, clock: Clock, s3: Any, dynamodb: Any) -> None:
     steps = []
     item = begin(store, clock)
@@ -262,6 +267,7 @@ def spoil(s3: Any, item: Item, how: str) -> None:
 SPOILT = ["gone", "foreign", "changed", "cut"]
 
 
+@pytest.mark.promise("large", "an object that is not what was written is never shown")
 @pytest.mark.parametrize("how", SPOILT)
 @pytest.mark.parametrize("data", [LARGE, VAST], ids=["fetched", "linked"])
 def test_an_object_that_is_not_what_was_written_is_never_shown(
@@ -338,6 +344,7 @@ def test_what_is_kept_from_generation_to_generation_is_absent_before_the_lifecyc
     assert store.opened(following, clock()).data is None
 
 
+@pytest.mark.promise("large", "an object outlives every completed item that points to it")
 def test_with_the_default_settings_an_object_outlives_every_completed_item_that_points_to_it() -> None:
     settings = Settings.from_environment({"SPILL_BUCKET": BUCKET})
     assert settings.retention_seconds <= (settings.spill_days - 1) * DAY
@@ -346,6 +353,7 @@ def test_with_the_default_settings_an_object_outlives_every_completed_item_that_
 # --- links
 
 
+@pytest.mark.promise("large", "what Lambda cannot carry is answered with a link that expires")
 def test_data_that_an_answer_cannot_hold_are_a_link_that_ends(store: Store, clock: Clock, s3: Any) -> None:
     item = completed(store, clock, VAST)
     link = store.opened(item, clock()).data

@@ -254,6 +254,7 @@ def lost_and_begun_again(store: Store, clock: Clock) -> Item:
     return there
 
 
+@pytest.mark.promise("once", "a late worker does not write a lost job over the one that followed")
 @pytest.mark.parametrize("resubmits", [0, 1])
 def test_who_still_knows_a_lost_job_overwrites_nothing_of_the_next_one(
     store: Store, clock: Clock, resubmits: int
@@ -337,6 +338,7 @@ def writes(store: Store, item: Item, generation: int, now: int) -> list[Callable
     ]
 
 
+@pytest.mark.promise("once", "the first end that is stored stays; a late write changes nothing")
 @pytest.mark.parametrize("first", [1, 2, 3])
 def test_after_an_end_no_write_changes_anything_and_each_is_told_what_stands_there(
     store: Store, clock: Clock, first: int

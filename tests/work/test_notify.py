@@ -141,6 +141,7 @@ def test_an_error_that_would_not_be_taken_is_left_out(
 # --- trouble
 
 
+@pytest.mark.promise("told", "a waiter that is gone or may not be told delays nobody")
 @pytest.mark.parametrize("code", ["TaskTimedOut", "InvalidToken", "TaskDoesNotExist"])
 def test_who_waits_no_longer_is_logged_and_dropped(
     workflows: Workflows, store: Store, clock: Clock, pending: Item, code: str, caplog: pytest.LogCaptureFixture
@@ -196,6 +197,7 @@ def changes(dynamodb: Any) -> Changes:
     return Changes()
 
 
+@pytest.mark.promise("told", "of all changes of an item only ends are told, to all who waited")
 def test_of_all_changes_an_end_alone_is_told_to_all_who_waited(
     workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes
 ) -> None:
@@ -218,6 +220,7 @@ def test_an_open_item_that_was_deleted_is_told_as_cancelled(
     assert workflows.notifier.tell_ends(changes.records()) == []
 
 
+@pytest.mark.promise("told", "what could not be told is tried again by the stream, and delays nobody else")
 def test_what_could_not_be_told_is_handed_in_again_and_keeps_nobody_else_waiting(
     workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes
 ) -> None:
@@ -231,6 +234,7 @@ def test_what_could_not_be_told_is_handed_in_again_and_keeps_nobody_else_waiting
     assert workflows.notifier.tell_ends([broken, record]) == ["1", record["dynamodb"]["SequenceNumber"]]
 
 
+@pytest.mark.promise("told", "a waiter that is gone or may not be told delays nobody")
 def test_one_that_may_not_be_told_holds_up_nobody(
     workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -248,6 +252,7 @@ def test_the_sample_event_is_told(workflows: Workflows, monkeypatch: pytest.Monk
     assert handler(sample("notify-stream"), Context()) == {"batchItemFailures": []}  # type: ignore[arg-type]
 
 
+@pytest.mark.promise("told", "what could not be told is tried again by the stream, and delays nobody else")
 def test_the_function_says_which_records_to_hand_in_again(
     workflows: Workflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def place(queue: Queue, item: Item) -> Place:
 # --- what Redis has lost
 
 
+@pytest.mark.promise("ends", "when Redis has lost everything, the tasks come back with their jobs")
 def test_after_redis_lost_everything_each_open_task_comes_back_as_its_item_knows_it(
     run: Run, begun: Begun, store: Store, queue: Queue, clock: Clock, state: Any
 ) -> None:
@@ -106,6 +107,9 @@ def test_a_job_that_is_open_counts_from_the_moment_its_task_is_back(
     assert bench.parts()["jobs"].keys() == {"started"}
 
 
+@pytest.mark.promise(
+    "submits", "reconcile queues a task no earlier than a lease from now, so its worker can store first"
+)
 def test_it_is_due_no_earlier_than_a_lease_from_now_and_spread_over_the_longest_delay(
     run: Run, begun: Begun, queue: Queue
 ) -> None:

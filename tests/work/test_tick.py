@@ -263,6 +263,7 @@ def test_no_more_is_claimed_than_there_are_free_slots(bed: Bed, seed: Any, state
     assert all(counts["processing"] <= 2 for counts in seen)
 
 
+@pytest.mark.promise("turns", "providers with due tasks share the slots")
 def test_providers_with_due_tasks_share_the_slots_at_every_moment(bed: Bed, seed: Any) -> None:
     for provider in ("a", "b"):
         for i in range(20):
@@ -577,6 +578,7 @@ def test_lost_tasks_are_counted(bed: Bed, seed: Any, queue: Queue) -> None:
     assert tally["example"] == {"claimed": 1, "lost": 1}
 
 
+@pytest.mark.promise("once", "a due task is given to one worker")
 @pytest.mark.server
 @pytest.mark.parametrize("redis_kind", ["valkey", "redis"], indirect=True)
 def test_two_ticks_at_once_ask_about_each_task_once(bed: Bed, seed: Any, state: Any) -> None:
@@ -634,6 +636,7 @@ def begun(store: Store, queue: Queue, clock: Clock) -> Callable[[str], Item]:
 Begun = Callable[[str], Item]
 
 
+@pytest.mark.promise("ends", "one failing task or provider harms no other")
 def test_a_bad_task_and_a_broken_one_harm_no_other(
     bed: Bed, begun: Begun, simulator: Simulator, provider: Provider, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -648,6 +651,7 @@ def test_a_bad_task_and_a_broken_one_harm_no_other(
     assert bed.bench.state().keys() == {"task 3", "task 7"}
 
 
+@pytest.mark.promise("ends", "one failing task or provider harms no other")
 def test_a_provider_that_fails_harms_no_other_provider(
     bed: Bed, begun: Begun, simulator: Simulator, worker: Worker, state: Any
 ) -> None:
@@ -664,6 +668,7 @@ class Died(BaseException):
     """What ends a worker: nothing after it happens."""
 
 
+@pytest.mark.promise("ends", "a task that kills its workers fails after `MAX_CRASHES`; no other task is affected")
 def test_a_task_that_kills_its_worker_is_given_up_and_its_neighbours_are_served(
     bed: Bed,
     begun: Begun,
@@ -725,6 +730,9 @@ def test_tasks_that_fail_together_come_back_one_by_one(
     assert max(tenths.values()) < 100
 
 
+@pytest.mark.promise(
+    "ends", "a provider that never finishes ends the task at `maxWaitTime`, with the last partial data"
+)
 def test_running_for_ever_ends_with_timeout_and_the_last_partial_data(
     bed: Bed, begun: Begun, simulator: Simulator, worker: Worker, store: Store, clock: Clock
 ) -> None:
@@ -744,6 +752,7 @@ def test_running_for_ever_ends_with_timeout_and_the_last_partial_data(
     assert len(simulator.calls()) == calls
 
 
+@pytest.mark.promise("ends", "an attempt ends at its deadline, however slowly the answer drips")
 def test_a_dripping_answer_is_cut_at_the_attempts_deadline_and_the_task_comes_back(
     bed: Bed, begun: Begun, simulator: Simulator, worker: Worker, state: Any
 ) -> None:

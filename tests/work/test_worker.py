@@ -209,6 +209,7 @@ ENDS = [
 ANSWERS = [completed({"mine": 1}), pending({"mine": 1}, id="j"), refused(), says(500, {})]
 
 
+@pytest.mark.promise("once", "the first end that is stored stays; a late write changes nothing")
 @pytest.mark.parametrize(("how", "verb"), ENDS)
 @pytest.mark.parametrize("answer", ANSWERS, ids=["completed", "pending", "failed", "trouble"])
 def test_whatever_it_found_a_superseded_generation_ends_as_the_item_says(
@@ -235,6 +236,9 @@ def test_a_generation_whose_item_is_gone_is_forgotten(
     assert "Item" not in dynamodb.get_item(TableName="meanwhile", Key=key)
 
 
+@pytest.mark.promise(
+    "once", "a cancelled task stays cancelled, and a worker that was asking just then tells the provider"
+)
 def test_a_worker_that_finds_its_task_cancelled_tells_the_provider_with_the_outputs_it_just_got(
     worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
 ) -> None:
@@ -343,6 +347,7 @@ def test_outputs_that_could_not_be_stored_are_carried_to_redis_and_written_next_
     assert second.counts_as == "snoozed"
 
 
+@pytest.mark.promise("ends", "a result that could not be stored is asked for again and counts no error of the provider")
 @pytest.mark.parametrize("answer", [completed({"x": 1}), refused(), pending({"a": 1}, id="j"), says(500, {})])
 def test_a_store_that_is_away_counts_no_error_of_the_provider(
     worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage, answer: Said
@@ -356,6 +361,7 @@ def test_a_store_that_is_away_counts_no_error_of_the_provider(
     assert settlement.record.errors == (1 if isinstance(settlement.outcome, Retry) else 0)
 
 
+@pytest.mark.promise("ends", "a result that could not be stored is asked for again and counts no error of the provider")
 @pytest.mark.parametrize("answer", [completed({"x": 1}), refused()])
 def test_an_end_that_could_not_be_stored_is_asked_for_again_soon(
     worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage, store: Store, clock: Clock, answer: Said
@@ -393,6 +399,7 @@ def test_a_store_that_cannot_be_read_leaves_the_record_as_it_was_and_nobody_is_a
     assert simulator.calls() == []
 
 
+@pytest.mark.promise("large", "data that even DynamoDB cannot hold end the task as `too-large`")
 def test_data_that_dynamodb_cannot_hold_ends_the_task_as_too_large(
     worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
 ) -> None:
@@ -440,6 +447,7 @@ def test_outputs_that_dynamodb_cannot_hold_end_the_task(
 # --- no second job
 
 
+@pytest.mark.promise("submits", "a job whose answer was stored is never submitted again: the item is read first")
 def test_before_a_submit_by_process_outputs_in_the_item_are_used(
     worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
 ) -> None:
@@ -485,6 +493,7 @@ def test_a_provider_without_a_poll_operation_is_simply_asked_again(
     assert outage.calls == ["UpdateItem"]
 
 
+@pytest.mark.promise("submits", "a lost job is submitted anew only once its loss is in the item")
 def test_a_resubmit_stands_in_the_item_before_it_happens(
     worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
 ) -> None:
@@ -503,6 +512,7 @@ def test_a_resubmit_stands_in_the_item_before_it_happens(
     assert now_in(store, item, clock).outputs == {"id": "j-2"}
 
 
+@pytest.mark.promise("submits", "a lost job is submitted anew only once its loss is in the item")
 def test_a_resubmit_that_could_not_be_stored_does_not_happen(
     worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, outage: DynamoDBOutage
 ) -> None:
@@ -516,6 +526,7 @@ def test_a_resubmit_that_could_not_be_stored_does_not_happen(
     assert simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-1"]
 
 
+@pytest.mark.promise("once", "a late worker does not write a lost job over the one that followed")
 @pytest.mark.parametrize(
     "answer", [pending({"old": 1}), says(500, {}), says(200, {"status": "lost"})], ids=["pending", "trouble", "lost"]
 )

@@ -23,7 +23,7 @@ from shared.provider.language.rules import Rules
 from shared.task import Task
 from tests.support.servers import Cut, Says, Seen, Site
 
-VECTORS = ROOT / "tests/vectors.json"
+VECTORS = ROOT / "tests/conversations/vectors.json"
 SHIPPED = ROOT / "shared/providers"
 SECRET = "s3cret/of:a+key="
 """It is spelled in several ways on its way."""
