@@ -69,24 +69,18 @@ class Queue:
         }
 
     def add(
-        self,
-        adds: Sequence[Add | tuple[Task, int, str]],
-        *,
-        token: str,
-        lease_seconds: float = 0,
-        limits: Limits = UNLIMITED,
+        self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
     ) -> list[Added]:
         """Put tasks in: due after their delays, or held under `token` as far as the gate allows.
 
         A repeated call with the same token is answered "created" again.
         """
-        whole = [Add(*one) for one in adds]
         rows = [
             (one.task.name, one.generation, _ms(one.delay_seconds), one.record, one.group, int(one.has_job))
-            for one in whole
+            for one in adds
         ]
         head = (token, _ms(lease_seconds), *_limits(limits))
-        return cast(list[Added], self._run("add", _provider(one.task for one in whole), rows, head))
+        return cast(list[Added], self._run("add", _provider(one.task for one in adds), rows, head))
 
     def claim(
         self,
@@ -114,13 +108,10 @@ class Queue:
         """Drop tasks whose data is stored, and say how the provider is. False: lost, somebody else has the task now."""
         return self._settle("complete", [hold.task for hold in holds], [_held(hold) for hold in holds], health)
 
-    def release(
-        self, releases: Sequence[Release | tuple[Hold, float, str | None]], health: Health = UNKNOWN
-    ) -> list[bool]:
+    def release(self, releases: Sequence[Release], health: Health = UNKNOWN) -> list[bool]:
         """Give tasks back, and say how the provider is. False: lost."""
-        whole = [Release(*one) for one in releases]
-        rows = [(*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in whole]
-        return self._settle("release", [one.hold.task for one in whole], rows, health)
+        rows = [(*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in releases]
+        return self._settle("release", [one.hold.task for one in releases], rows, health)
 
     def bury(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
         """Make dead letters of tasks whose failure is stored, and say how the provider is. False: lost."""

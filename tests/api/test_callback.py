@@ -205,7 +205,7 @@ def test_a_task_that_ends_while_it_is_asked_about_keeps_its_place_until_then_and
     bench.seed("next")
     hook.call(payload)
     assert queue.claim("example", limit=1, lease_seconds=30, token="v", limits=limits).tasks == ()
-    assert queue.release([(claimed.hold, 0, claimed.record)]) == [False]
+    assert queue.release([Release(claimed.hold, 0, claimed.record)]) == [False]
     (following,) = queue.claim("example", limit=2, lease_seconds=30, token="v", limits=limits).tasks
     assert following.hold.task.name == "next"
     assert {name: where for name, (where, _) in bench.state().items()} == left | {"next": "processing"}

@@ -623,7 +623,7 @@ def test_who_finds_the_generation_in_redis_already_does_not_ask(
 
     def beaten(adds: Any, **options: Any) -> Any:
         [(task, generation, record, *_)] = adds
-        add([(task, generation + ahead, record)], token="somebody else")
+        add([Add(task, generation + ahead, record)], token="somebody else")
         return add(adds, **options)
 
     monkeypatch.setattr(queue, "add", beaten)

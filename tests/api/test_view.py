@@ -194,7 +194,7 @@ def test_an_etag_changes_with_what_happens_and_not_with_time(
 
 def test_a_task_being_processed_says_so(viewer: Viewer, begun: Begun, queue: Queue) -> None:
     item = begun()
-    queue.add([(TASK, item.generation, record_of(item).to_text())], token="mine", lease_seconds=30)
+    queue.add([Add(TASK, item.generation, record_of(item).to_text())], token="mine", lease_seconds=30)
     body = viewer.status(TASK).body
     assert (body["schedule"], body["attempts"]) == ("processing", 0)
     assert "next_attempt_at" not in body

@@ -43,7 +43,7 @@ from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.transport import Transport
-from shared.queue import Claim, Queue
+from shared.queue import Add, Claim, Queue
 from shared.settings import Settings
 from shared.store import Item, Store, Superseded
 from shared.task import Task
@@ -494,7 +494,7 @@ class Explorer:
         item = store.begin(TASK, None, {}, OLD_MS)
         assert item
         if self.scenario.start == "waiting":
-            queue.add([(TASK, item.generation, record_of(item).to_text())], token="before")
+            queue.add([Add(TASK, item.generation, record_of(item).to_text())], token="before")
         elif self.scenario.start == "completed":
             store.complete(TASK, item.generation, {"generation": item.generation}, OLD_MS)
         else:

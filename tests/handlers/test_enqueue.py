@@ -16,6 +16,7 @@ from redis import Redis
 from handlers import enqueue
 from shared import wiring
 from shared.api.view import instant
+from shared.queue import Add
 from shared.record import Record
 from shared.task import Task
 from tests.conftest import BUCKET
@@ -668,7 +669,7 @@ def test_a_warm_call_says_nothing_of_the_one_before_and_no_result_is_printed(
 def test_a_tick_is_a_line_of_its_own_on_a_cold_start_too(
     cold_log: None, deployed: Deployment, simulator: Simulator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wiring.queue().add([(Task("coin", "a"), 1, "junk")], token="mine")
+    wiring.queue().add([Add(Task("coin", "a"), 1, "junk")], token="mine")
     deployed.process()
     said = [json.loads(line)["message"] for line in capsys.readouterr().out.splitlines() if "message" in line]
     assert said == ["record unreadable", "forgotten", "tick"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.errors import QueueUnavailable
-from shared.queue import Add, Claim, End, Hold, Place, Queue, new_token
+from shared.queue import Add, Claim, End, Hold, Place, Queue, Release, new_token
 from shared.task import Task
 from tests.conftest import CLUSTERS, EVERY_KIND, SERVERS
 from tests.support.doubles import MemoryQueue
@@ -116,7 +116,7 @@ def test_replacing_a_generation_fences_its_old_worker(queue: Queue, seed: Any, b
     add(queue, generation=4)
     before = bench.parts()
     assert queue.complete([old]) == [False]
-    assert queue.release([(old, 0, "late")]) == [False]
+    assert queue.release([Release(old, 0, "late")]) == [False]
     assert queue.bury([old]) == [False]
     assert bench.parts() == before
 
@@ -135,7 +135,7 @@ def test_one_add_call_takes_many_tasks_each_for_itself(queue: Queue, seed: Any, 
     seed("old", generation=1, due_seconds=60)
     seed("same", generation=2, due_seconds=60)
     seed("newer", generation=9, due_seconds=60)
-    adds = [(task(name), 2, "{}") for name in ("new", "old", "same", "newer", "new")]
+    adds = [Add(task(name), 2, "{}") for name in ("new", "old", "same", "newer", "new")]
     assert queue.add(adds, token="mine") == ["created", "created", "exists", "stale", "created"]
     assert state() == {"new": ("waiting", 2), "old": ("waiting", 2), "same": ("waiting", 2), "newer": ("waiting", 9)}
 
@@ -183,7 +183,7 @@ def test_the_oldest_come_first_and_no_more_than_the_limit(queue: Queue, seed: An
 
 
 def test_one_call_takes_200_at_most(queue: Queue) -> None:
-    queue.add([(task(f"{number}"), 1, "{}") for number in range(450)], token="adder")
+    queue.add([Add(task(f"{number}"), 1, "{}") for number in range(450)], token="adder")
     assert [len(claim(queue, limit=1000).tasks) for _ in range(4)] == [200, 200, 50, 0]
 
 
@@ -192,7 +192,7 @@ def test_one_call_takes_200_at_most(queue: Queue) -> None:
 @pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
 def test_sixteen_at_once_claim_500_tasks_once_each(queue: Queue) -> None:
     every = {f"{number}" for number in range(500)}
-    queue.add([(task(name), 1, "{}") for name in every], token="adder")
+    queue.add([Add(task(name), 1, "{}") for name in every], token="adder")
     start = threading.Barrier(16)
 
     def drain(worker: int) -> list[str]:
@@ -270,7 +270,7 @@ def test_the_dead_worker_of_a_task_that_came_back_has_lost_it(
     rewind(LEASE_SECONDS)
     claim(queue)
     assert queue.complete([dead]) == [False]
-    assert queue.release([(dead, 0, None)]) == [False]
+    assert queue.release([Release(dead, 0, None)]) == [False]
     assert queue.bury([dead]) == [False]
 
 
@@ -308,7 +308,7 @@ def test_each_lost_worker_counts_as_one_crash(queue: Queue, seed: Any, rewind: C
 
 
 def test_more_than_200_leases_that_expire_at_once_all_come_back(queue: Queue, rewind: Callable[[float], None]) -> None:
-    queue.add([(task(f"{number}"), 1, "{}") for number in range(450)], token="dead", lease_seconds=LEASE_SECONDS)
+    queue.add([Add(task(f"{number}"), 1, "{}") for number in range(450)], token="dead", lease_seconds=LEASE_SECONDS)
     rewind(LEASE_SECONDS)
     assert [claim(queue).expired for _ in range(4)] == [200, 200, 50, 0]
 
@@ -351,7 +351,7 @@ def test_suspects_do_not_hide_what_is_behind_them(queue: Queue, seed: Any) -> No
 
 
 def test_ordinary_tasks_do_not_hide_a_suspect_behind_them(queue: Queue, seed: Any) -> None:
-    queue.add([(task(f"{number}"), 1, "{}") for number in range(120)], token="adder")
+    queue.add([Add(task(f"{number}"), 1, "{}") for number in range(120)], token="adder")
     seed("killer", crashes=1)
     assert names(claim(queue, limit=1, suspect=True)) == ["killer"]
 
@@ -364,7 +364,7 @@ def test_no_suspect_waits_where_none_has_crashed(queue: Queue, seed: Any) -> Non
 
 def test_releasing_forgets_the_crashes(queue: Queue, seed: Any) -> None:
     hold = seed("a", lease_seconds=30, crashes=2)
-    queue.release([(hold, 0, None)])
+    queue.release([Release(hold, 0, None)])
     (claimed,) = claim(queue).tasks
     assert claimed.crashes == 0
 
@@ -386,7 +386,7 @@ def test_releasing_makes_a_task_due_after_its_delay_and_keeps_its_record(
     queue: Queue, seed: Any, rewind: Callable[[float], None]
 ) -> None:
     hold = seed("a", lease_seconds=30, record="kept")
-    assert queue.release([(hold, 60, None)]) == [True]
+    assert queue.release([Release(hold, 60, None)]) == [True]
     assert claim(queue).wait_seconds == pytest.approx(60, abs=5)
     rewind(60)
     (claimed,) = claim(queue).tasks
@@ -394,14 +394,14 @@ def test_releasing_makes_a_task_due_after_its_delay_and_keeps_its_record(
 
 
 def test_releasing_can_replace_the_record(queue: Queue, seed: Any, bench: Bench) -> None:
-    queue.release([(seed("a", lease_seconds=30), 0, "new")])
+    queue.release([Release(seed("a", lease_seconds=30), 0, "new")])
     assert bench.parts()["tasks"] == {"a": "new"}
 
 
 def test_a_released_task_is_nobodys(queue: Queue, seed: Any) -> None:
     hold = seed("a", lease_seconds=30)
-    assert queue.release([(hold, 0, None)]) == [True]
-    assert queue.release([(hold, 0, None)]) == [False]
+    assert queue.release([Release(hold, 0, None)]) == [True]
+    assert queue.release([Release(hold, 0, None)]) == [False]
     assert queue.complete([hold]) == [False]
 
 
@@ -409,8 +409,8 @@ def test_releasing_leaves_exactly_one_live_entry_whether_its_reply_arrives_or_no
     queue: Queue, seed: Any, state: Any, rewind: Callable[[float], None]
 ) -> None:
     hold = seed("a", lease_seconds=30)
-    queue.release([(hold, 0, None)])  # the worker dies here, or calls again: the same
-    queue.release([(hold, 0, None)])
+    queue.release([Release(hold, 0, None)])  # the worker dies here, or calls again: the same
+    queue.release([Release(hold, 0, None)])
     rewind(LEASE_SECONDS)
     assert state() == {"a": ("waiting", 1)}
     assert names(claim(queue)) == ["a"]
@@ -442,7 +442,7 @@ def test_settling_needs_token_and_generation(queue: Queue, seed: Any, bench: Ben
     seed("a", generation=2, lease_seconds=30, token="mine")
     before = bench.parts()
     assert queue.complete([wrong]) == [False]
-    assert queue.release([(wrong, 0, "late")]) == [False]
+    assert queue.release([Release(wrong, 0, "late")]) == [False]
     assert queue.bury([wrong]) == [False]
     assert bench.parts() == before
 
@@ -451,16 +451,16 @@ def test_one_call_settles_many_each_for_itself(queue: Queue, seed: Any, state: A
     mine = [seed(name, lease_seconds=30, token="mine") for name in "abc"]
     lost = Hold(task("b"), 1, "theirs")
     assert queue.complete([mine[0], lost]) == [True, False]
-    assert queue.release([(lost, 0, None), (mine[1], 9, None)]) == [False, True]
+    assert queue.release([Release(lost, 0, None), Release(mine[1], 9, None)]) == [False, True]
     assert queue.bury([lost, mine[2]]) == [False, True]
     assert state() == {"b": ("waiting", 1), "c": ("dead", 1)}
 
 
 def test_hundreds_settle_in_one_call(queue: Queue, bench: Bench) -> None:
-    adds = [(task(f"{number}"), 1, "{}") for number in range(450)]
+    adds = [Add(task(f"{number}"), 1, "{}") for number in range(450)]
     assert queue.add(adds, token="mine", lease_seconds=30) == ["created"] * 450
-    holds = [Hold(one, 1, "mine") for one, _, _ in adds]
-    assert queue.release([(hold, 60, None) for hold in holds[:210]]) == [True] * 210
+    holds = [Hold(one.task, 1, "mine") for one in adds]
+    assert queue.release([Release(hold, 60, None) for hold in holds[:210]]) == [True] * 210
     assert queue.bury(holds[210:220]) == [True] * 10
     assert queue.complete(holds[220:]) == [True] * 230
     assert queue.forget([(hold.task, 1) for hold in holds[:220]]) == [True] * 220
@@ -506,7 +506,7 @@ def test_a_forgotten_task_can_be_added_again(queue: Queue, seed: Any) -> None:
 def test_who_held_a_forgotten_task_has_lost_it_and_brings_nothing_back(queue: Queue, seed: Any, bench: Bench) -> None:
     hold = seed("a", lease_seconds=30)
     queue.forget([(task(), 1)])
-    assert queue.release([(hold, 0, "{}")]) == [False]
+    assert queue.release([Release(hold, 0, "{}")]) == [False]
     assert queue.bury([hold]) == [False]
     assert bench.keys.dump() == {}
 
@@ -527,7 +527,7 @@ def test_ending_moves_at_once_what_nobody_works_on(
 
 
 def test_ending_moves_what_was_added_and_never_claimed(queue: Queue, state: Any) -> None:
-    queue.add([(Task(PROVIDER, "a"), 1, "{}")], token="adder")
+    queue.add([Add(Task(PROVIDER, "a"), 1, "{}")], token="adder")
     assert queue.end([End(Task(PROVIDER, "a"), 1, "buried")]) == [True]
     assert state() == {"a": ("dead", 1)}
 
@@ -541,7 +541,7 @@ def test_ending_what_is_in_process_takes_effect_with_its_release(
     held, other = seed("a", generation=5, lease_seconds=30, has_job=True, group="g"), seed("b", lease_seconds=30)
     assert queue.end([End(held.task, 5, becomes)]) == [True]
     assert state()["a"] == ("processing", 5)
-    assert queue.release([(other, 9, "r"), (held, 9, "new")]) == [True, False]
+    assert queue.release([Release(other, 9, "r"), Release(held, 9, "new")]) == [True, False]
     assert state() == left | {"b": ("waiting", 1)}
     assert bench.parts()["tasks"] == {"b": "r"}
 
@@ -688,7 +688,7 @@ def test_any_name_goes_all_the_way(queue: Queue, bench: Bench, name: str) -> Non
     hold = claim_one(queue)
     assert hold.task.name == name
     assert queue.look([task(name)])[0].generation == 1
-    assert queue.release([(hold, 0, None)]) == [True]
+    assert queue.release([Release(hold, 0, None)]) == [True]
     assert queue.bury([claim_one(queue)]) == [True]
     assert queue.dead(PROVIDER) == [task(name)]
     assert queue.forget([(task(name), 1)]) == [True]

@@ -10,7 +10,7 @@ import pytest
 
 from shared import wiring
 from shared.errors import QueueUnavailable
-from shared.queue import Claim, Hold, Queue
+from shared.queue import Add, Claim, Hold, Queue, Release
 from shared.task import Task
 
 READ_SECONDS = 0.2
@@ -148,9 +148,9 @@ def test_no_call_waits_for_two_replies(
     queue, task = queue_of(redis.url), Task("example", "a")
     hold = Hold(task, 1, "t")
     calls: dict[str, Callable[[], object]] = {
-        "add": lambda: queue.add([(task, 1, "{}")], token="t"),
+        "add": lambda: queue.add([Add(task, 1, "{}")], token="t"),
         "complete": lambda: queue.complete([hold]),
-        "release": lambda: queue.release([(hold, 0, None)]),
+        "release": lambda: queue.release([Release(hold, 0, None)]),
         "bury": lambda: queue.bury([hold]),
         "forget": lambda: queue.forget([(task, 1)]),
         "hasten": lambda: queue.hasten([(task, 1)]),

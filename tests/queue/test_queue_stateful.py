@@ -155,7 +155,7 @@ class Walk(RuleBasedStateMachine):
                     del self.model.tasks[hold.task.name]
             case "release":
                 done = held and known is not None and not known.becomes
-                assert self.queue.release([(hold, delay, f"released by {hold.token}")]) == [done]
+                assert self.queue.release([Release(hold, delay, f"released by {hold.token}")]) == [done]
                 if known and held and known.becomes:
                     self.model.end(hold.task.name, known.becomes)
                 elif known and held:

@@ -41,11 +41,12 @@ def every_verb(queue: Queue, bench: Bench) -> dict[str, Callable[[], object]]:
     bench.seed("due")
     bench.seed("dead", dead=True)
     bench.seed("later", due_seconds=60)
+    newer = [Add(task(name), 2, "{}") for name in ("dead", "due")]
     return {
-        "add": lambda: queue.add([(task("new"), 1, "{}"), (task("dead"), 2, "{}"), (task("due"), 2, "{}")], token="t"),
+        "add": lambda: queue.add([Add(task("new"), 1, "{}"), *newer], token="t"),
         "claim": lambda: queue.claim(PROVIDER, limit=5, lease_seconds=30, token="t"),
         "complete": lambda: queue.complete([hold["complete"]]),
-        "release": lambda: queue.release([(hold["release"], 5, "{}")]),
+        "release": lambda: queue.release([Release(hold["release"], 5, "{}")]),
         "bury": lambda: queue.bury([hold["bury"]]),
         "forget": lambda: queue.forget([(task("forget"), 1), (task("dead"), 9)]),
         "hasten": lambda: queue.hasten([(task("later"), 1)]),
@@ -195,9 +196,9 @@ def test_a_full_server_takes_no_new_task_and_keeps_no_part_of_it(
     queue: Queue, redis_client: "Redis", bench: Bench
 ) -> None:
     with full(redis_client), pytest.raises(QueueUnavailable, match="maxmemory"):
-        queue.add([(task(), 1, "{}")], token="t")
+        queue.add([Add(task(), 1, "{}")], token="t")
     assert bench.keys.dump() == {}
-    assert queue.add([(task(), 1, "{}")], token="t") == ["created"]
+    assert queue.add([Add(task(), 1, "{}")], token="t") == ["created"]
 
 
 @pytest.mark.promise("ends", "a Redis at maxmemory refuses new tasks and still releases those it has")
@@ -210,7 +211,7 @@ def test_a_full_server_still_drains(queue: Queue, seed: Any, bench: Bench, redis
         claim = queue.claim(PROVIDER, limit=10, lease_seconds=30, token="t")
         completed, released, buried, forgotten = (claimed.hold for claimed in claim.tasks)
         assert queue.complete([completed]) == [True]
-        assert queue.release([(released, 60, '{"longer": "record"}')]) == [True]
+        assert queue.release([Release(released, 60, '{"longer": "record"}')]) == [True]
         assert queue.bury([buried]) == [True]
         assert queue.forget([(forgotten.task, 1), (task("dead"), 1)]) == [True, True]
         (suspect,) = queue.claim(PROVIDER, limit=1, lease_seconds=30, token="t", suspect=True).tasks
@@ -300,7 +301,7 @@ def test_a_claim_of_a_suspect_looks_at_the_first_ten_thousand_due_tasks_and_no_f
     bare_queue: Queue, bench: Bench
 ) -> None:
     bench.seed("suspect", crashes=1)
-    ahead = [(task(f"task {i}"), 1, "{}") for i in range(10_050)]
+    ahead = [Add(task(f"task {i}"), 1, "{}") for i in range(10_050)]
     bare_queue.add(ahead, token="t")
     bench.rewind(3600)
     bench.seed("suspect", crashes=1, due_seconds=-1)

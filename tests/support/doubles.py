@@ -172,24 +172,18 @@ class MemoryQueue:
         return True
 
     def add(
-        self,
-        adds: Sequence[Add | tuple[Task, int, str]],
-        *,
-        token: str,
-        lease_seconds: float = 0,
-        limits: Limits = UNLIMITED,
+        self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
     ) -> list[Added]:
-        whole = [Add(*one) for one in adds]
-        if not whole:
+        if not adds:
             return []
-        parts = self._parts(whole[0].task.provider)
+        parts = self._parts(adds[0].task.provider)
         attempts, fresh = self._ahead(parts) if lease_seconds > 0 and limits != UNLIMITED else (0, 0)
-        gate = _Pass(parts, limits, self.now_ms, len(whole) + attempts if lease_seconds > 0 else 0)
+        gate = _Pass(parts, limits, self.now_ms, len(adds) + attempts if lease_seconds > 0 else 0)
         gate.allowed -= attempts
         if limits.open_jobs is not None:
             gate.allowed = min(gate.allowed, limits.open_jobs - len(parts.jobs) - fresh)
         begun: list[str] = []
-        answers = [self._add(one, token, lease_seconds, limits, gate, begun) for one in whole]
+        answers = [self._add(one, token, lease_seconds, limits, gate, begun) for one in adds]
         gate.admit(begun)
         return answers
 
@@ -229,11 +223,8 @@ class MemoryQueue:
         done = [self._held(hold, lambda parts, name: parts.drop(name)) for hold in holds]
         return self._hear([hold.task for hold in holds], health, done)
 
-    def release(
-        self, releases: Sequence[Release | tuple[Hold, float, str | None]], health: Health = UNKNOWN
-    ) -> list[bool]:
-        whole = [Release(*one) for one in releases]
-        return self._hear([one.hold.task for one in whole], health, [self._release(one) for one in whole])
+    def release(self, releases: Sequence[Release], health: Health = UNKNOWN) -> list[bool]:
+        return self._hear([one.hold.task for one in releases], health, [self._release(one) for one in releases])
 
     def bury(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
         return self._hear([hold.task for hold in holds], health, [self._bury(hold) for hold in holds])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.queue import Place, Queue
+from shared.queue import Add, Place, Queue
 from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
@@ -282,7 +282,7 @@ def test_a_dead_letter_that_is_revived_while_it_is_looked_at_stays_in_the_queue(
         if found:
             again = store.begin(item.task, store.get(item.task, clock()), {}, clock())
             assert again
-            queue.add([(item.task, again.generation, record_of(again).to_text())], token="mine")
+            queue.add([Add(item.task, again.generation, record_of(again).to_text())], token="mine")
         return found
 
     monkeypatch.setattr(queue, "dead", revived_just_after)
@@ -330,7 +330,7 @@ def test_what_another_run_queues_at_the_same_time_is_counted_there(
 
     def beaten(tasks: Any, **options: Any) -> Any:
         places = look(tasks, **options)
-        queue.add([(item.task, item.generation, record_of(item).to_text())], token="another run's")
+        queue.add([Add(item.task, item.generation, record_of(item).to_text())], token="another run's")
         return places
 
     monkeypatch.setattr(queue, "look", beaten)

@@ -627,7 +627,7 @@ def begun(store: Store, queue: Queue, clock: Clock) -> Callable[[str], Item]:
         task = Task("example", name)
         item = store.begin(task, None, {}, clock())
         assert item is not None
-        queue.add([(task, item.generation, record_of(item).to_text())], token="mine")
+        queue.add([Add(task, item.generation, record_of(item).to_text())], token="mine")
         return item
 
     return begun
@@ -714,7 +714,7 @@ def test_tasks_that_fail_together_come_back_one_by_one(
 ) -> None:
     least, most = 60, 600
     record = Record(generation=1, created_at=clock(), input={}, errors=troubles).to_text()
-    queue.add([(Task("example", f"{number}"), 1, record) for number in range(300)], token="mine")
+    queue.add([Add(Task("example", f"{number}"), 1, record) for number in range(300)], token="mine")
     simulator.say(says(300, {}))  # trouble with each task, and none that pauses the provider
     provider = simulator.provider(EXAMPLE, polling={"minDelay": least, "maxDelay": most, "maxErrors": 1000})
     worker = Worker(cast(Store, Trusting()), {"example": provider}, clock, max_crashes=3, confirm_seconds=300)
