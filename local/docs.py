@@ -1,4 +1,4 @@
-"""`make docs`: writes what the pages say from the code that it is true of.
+"""`make docs`: writes the parts of pages that describe code, from that code.
 
 A page holds a generated part between two comments, `<!-- made by make docs: NAME -->` and `<!-- end of NAME -->`; the
 rest of it is written by hand. `python -m local.docs` writes every part anew and says which pages have changed.
