@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_check(chosen: argparse.Namespace, settings: Settings) -> int:
     """Check files."""
-    reports = [check(path, settings) for path in _files(chosen.files, provider_files, "provider file")]
+    reports = [check(path, settings) for path in _files(chosen.files, provider_files, "provider file", "conversations")]
     for report in reports:
         print("\n".join(report.lines()))
     return 1 if any(report.faults for report in reports) else 0
@@ -85,7 +85,8 @@ def run_try(chosen: argparse.Namespace, settings: Settings) -> int:
 def run_replay(chosen: argparse.Namespace, _: Settings) -> int:
     """Replay conversations."""
     passed = failed = 0
-    for path in _files(chosen.files, conversation_files, f"NAME{CONVERSATIONS}"):
+    named = f"NAME{CONVERSATIONS}"
+    for path in _files(chosen.files, conversation_files, named, f"not named {named}"):
         try:
             for conversation in conversations(path):
                 difference = conversation.difference()
@@ -98,7 +99,7 @@ def run_replay(chosen: argparse.Namespace, _: Settings) -> int:
     return 1 if failed else 0
 
 
-def _files(paths: Sequence[Path], chosen: Callable[[Path], list[Path]], kind: str) -> Iterator[Path]:
+def _files(paths: Sequence[Path], chosen: Callable[[Path], list[Path]], kind: str, others: str) -> Iterator[Path]:
     """The files, and of directories those that are chosen; says which other *.json files there are."""
     for path in paths:
         if not path.is_dir():
@@ -108,7 +109,7 @@ def _files(paths: Sequence[Path], chosen: Callable[[Path], list[Path]], kind: st
         if not taken:
             raise CallError(f"{path}: has no {kind}")
         if skipped := sorted({file.name for file in path.glob("*.json")} - {file.name for file in taken}):
-            print(f"{path}: skipped, no {kind}: {', '.join(skipped)}")
+            print(f"{path}: skipped, {others}: {', '.join(skipped)}")
         yield from taken
 
 
