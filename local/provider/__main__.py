@@ -8,9 +8,11 @@ python -m local.provider replay VECTORS…   whole conversations against the rea
 import argparse
 import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from local.output import until_unread
@@ -53,8 +55,8 @@ def run_check(chosen: argparse.Namespace, settings: Settings) -> int:
 def run_try(chosen: argparse.Namespace, settings: Settings) -> int:
     """Try a file."""
     input_, record = _input(chosen.input), chosen.record
-    if record and not record.name.endswith(CONVERSATIONS):
-        raise CallError(f"--record: {record} is not named NAME{CONVERSATIONS}")
+    if record and not (record.name.endswith(CONVERSATIONS) and record.parent.is_dir()):
+        raise CallError(f"--record: {record} is not NAME{CONVERSATIONS} in a directory that exists")
     report = check(chosen.file, settings)
     if report.faults:
         print("\n".join(report.lines()))
@@ -123,6 +125,13 @@ def _input(text: str) -> dict[str, Json]:
     return value
 
 
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (seconds := float(text)) < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+
+
 def _quietly(read: ReadSecret) -> ReadSecret:
     """The same reader without its log lines: `try` itself says what is wrong."""
 
@@ -176,8 +185,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("file", type=Path, metavar="FILE", help="a provider file")
     one.add_argument("--input", default="{}", metavar="JSON", help="the task's input, an object (default {})")
     one.add_argument("--name", default="try", help="the task's name (default try)")
-    one.add_argument("--seconds", type=float, help="the longest that an attempt may take (default ATTEMPT_SECONDS)")
-    one.add_argument("--max-wait", type=float, metavar="SECONDS", help="wait no longer than this between attempts")
+    one.add_argument("--seconds", type=_seconds, help="the longest that an attempt may take (default ATTEMPT_SECONDS)")
+    one.add_argument("--max-wait", type=_seconds, metavar="SECONDS", help="wait no longer than this between attempts")
     one.add_argument("--record", type=Path, metavar="VECTORS", help="write the conversation, masked, for replay")
     about = "replay conversations against the real client"
     one = command("replay", run_replay, about, "acme.vectors.json", "a conversation differs, or a file cannot be read")
