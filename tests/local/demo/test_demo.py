@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import pytest
 import redis
@@ -19,9 +20,11 @@ import requests
 from rich.console import Console
 
 from local import ROOT
+from local.demo.__main__ import main
 from local.demo.checks import CHECKS, check
 from local.demo.plan import Asked, Request, plan
 from local.demo.view import Seen, Watch, first_answers, look, result_table
+from local.output import UNREAD
 from local.servers.dynamodb import TABLE_NAME
 from local.servers.redis_server import RedisServer
 from local.servers.third_party import ThirdParty
@@ -203,3 +206,10 @@ def test_progress_is_shown_on_a_terminal_and_in_plain_lines_elsewhere(*, termina
         watch.show(Seen(answered=12, completed=7, waiting=3, processing=2, attempts=40))
     assert "3 waiting, 2 in process, 40 attempts" in output.getvalue()
     assert ("12 of 36 requests answered, 7 of 28 tasks completed" in output.getvalue()) is not terminal
+
+
+def test_a_demo_that_nobody_watches_any_more_leaves_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("local.demo.__main__.demo", Mock(side_effect=SystemExit(1)))
+    assert main() == UNREAD
+    assert list(tmp_path.iterdir()) == []
