@@ -7,7 +7,7 @@ import hmac
 import json
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +41,8 @@ WHOLE = {"rating": 4.5}
 
 
 @pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
-
-
-@pytest.fixture
 def secrets() -> Secrets:
     return Secrets({"env:KEY": "ours", "env:HOOK": "theirs"})
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        yield simulator
 
 
 @pytest.fixture

@@ -32,11 +32,6 @@ FailedFor = Callable[..., Item]
 
 
 @pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
-
-
-@pytest.fixture
 def reviver(store: Store, queue: Queue, clock: Clock) -> Reviver:
     providers = {"job": provider_at("http://127.0.0.1:1", EXAMPLE | {"limits": {"openJobs": 1}})}
     viewer = Viewer(store, queue, clock, providers, tick_seconds=5)

@@ -46,11 +46,6 @@ ITEM = Item(
 
 
 @pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
-
-
-@pytest.fixture
 def viewer(store: Store, queue: Queue, clock: Clock) -> Viewer:
     return Viewer(store, queue, clock, {}, tick_seconds=5)
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,13 +35,6 @@ PROVIDER = asking.provider(asking.rules("http://127.0.0.1:1"))
 
 PATIENCE_SECONDS = 30
 """How long a thread of a test waits for what must come; only a failing test waits so long."""
-
-
-@pytest.fixture
-def redis_kind(request: pytest.FixtureRequest) -> str:
-    """fakeredis, unless a test asks for a real server."""
-    kind: str = getattr(request, "param", "fakeredis")
-    return kind
 
 
 class Doing(Worker):
@@ -601,12 +594,6 @@ def test_two_ticks_at_once_ask_about_each_task_once(bed: Bed, seed: Any, state: 
 
 
 # --- with the real worker and a real provider
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        yield simulator
 
 
 @pytest.fixture
