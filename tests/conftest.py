@@ -30,10 +30,11 @@ from shared import aws, wiring
 from shared.queue import Queue
 from shared.settings import Settings
 from shared.store import Store
-from tests.support.backend import Backend
+from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
 from tests.support.doubles import MemoryQueue
 from tests.support.keys import PREFIX, Bench, RedisKeys
+from tests.support.outage import DynamoDBOutage, RedisOutage
 from tests.support.simulator import PENDING, Simulator
 
 if TYPE_CHECKING:
@@ -272,13 +273,16 @@ def rewind(bench: Bench) -> Callable[[float], None]:
 
 
 @pytest.fixture
-def backend(
-    store: Store, queue: Queue, clock: Clock, bench: Bench, redis_client: "Redis", dynamodb: "DynamoDBClient"
-) -> Iterator[Backend]:
-    """Store, queue and clock together; Redis is back before its keys are checked."""
-    backend = Backend(store, queue, clock, bench, redis_client, dynamodb)
-    yield backend
-    backend.redis.away = False
+def queue_backend(queue: Queue, clock: Clock, bench: Bench, redis_client: "Redis") -> Iterator[QueueBackend]:
+    """Queue and clock together; a Redis that was taken away is back before its keys are checked."""
+    yield QueueBackend(queue, clock, bench, redis_client, RedisOutage(redis_client))
+    vars(redis_client).pop("execute_command", None)
+
+
+@pytest.fixture
+def backend(queue_backend: QueueBackend, store: Store, dynamodb: "DynamoDBClient") -> Backend:
+    """The store beside them."""
+    return Backend(**vars(queue_backend), store=store, dynamodb_client=dynamodb, dynamodb=DynamoDBOutage(dynamodb))
 
 
 # --- the provider

@@ -34,8 +34,7 @@ class Office(Backend):
 
     def begun(self, task: Task = TASK, *, outputs: dict[str, Any] | None = None) -> Item:
         """Begins a task and puts it into the queue; with outputs, it has a job."""
-        item = self.store.begin(task, self.store.get(task, self.clock()), {}, self.clock())
-        assert item
+        item = self.begin(task)
         record = dataclasses.replace(record_of(item), outputs=outputs, partial={"a": 1})
         self.store.save(task, record, self.clock())
         self.queue.add([Add(task, item.generation, record.to_text(), 60)], token="mine")

@@ -666,7 +666,6 @@ def test_without_redis_a_complete_answer_is_complete(front: Front, caplog: pytes
     assert len(front.redis.calls) == 1
     assert front.item().data == WHOLE
     assert [line.message for line in caplog.records] == ["queue unavailable", "completed"]
-    front.redis.away = False
 
 
 def test_without_redis_an_open_task_is_answered_with_one_failure_and_an_unknown_schedule(front: Front) -> None:
@@ -675,7 +674,6 @@ def test_without_redis_an_open_task_is_answered_with_one_failure_and_an_unknown_
     answer = front.ask()
     assert (answer.status, answer.body["schedule"], answer.retry_after_seconds) == (202, "unknown", 5)
     assert len(front.redis.calls) == 1
-    front.redis.away = False
 
 
 def test_without_redis_a_stored_answer_needs_none(front: Front) -> None:

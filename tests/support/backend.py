@@ -1,11 +1,12 @@
 """What stands behind the functions in a test: a store, a queue, a clock, and neighbours that a test may take away."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from shared.codec import Json
 from shared.queue import Hold, Queue
-from shared.store import Store
+from shared.store import Item, Store
+from shared.task import Task
 from tests.support.clock import Clock
 from tests.support.keys import PROVIDER, Bench
 from tests.support.outage import DynamoDBOutage, RedisOutage
@@ -16,25 +17,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(repr=False)
-class Backend:
-    """Everything of a test's own; modules add to it what they test."""
+class QueueBackend:
+    """A queue of a test's own; modules add to it what they test."""
 
-    store: Store
     queue: Queue
     clock: Clock
     bench: Bench
     redis_client: "Redis"
-    dynamodb_client: "DynamoDBClient"
-
-    @cached_property
-    def redis(self) -> RedisOutage:
-        """Takes Redis away, and lists its calls from now on."""
-        return RedisOutage(self.redis_client)
-
-    @cached_property
-    def dynamodb(self) -> DynamoDBOutage:
-        """Takes operations of DynamoDB away, and lists its calls from now on."""
-        return DynamoDBOutage(self.dynamodb_client)
+    redis: RedisOutage
 
     def state(self, provider: str = PROVIDER) -> dict[str, tuple[str, int]]:
         """Where the tasks are, and their generations."""
@@ -48,3 +38,24 @@ class Backend:
         """Let time pass, here and in Redis."""
         self.clock.advance(seconds)
         self.bench.rewind(seconds)
+
+
+@dataclass(repr=False)
+class Backend(QueueBackend):
+    """A store beside it."""
+
+    store: Store
+    dynamodb_client: "DynamoDBClient"
+    dynamodb: DynamoDBOutage
+
+    def begin(self, task: Task, input_: Json = None) -> Item:
+        """The next generation of the task."""
+        item = self.store.begin(task, self.store.get(task, self.clock()), input_ or {}, self.clock())
+        assert item
+        return item
+
+    def item_of(self, task: Task) -> Item:
+        """The item as it stands."""
+        item = self.store.get(task, self.clock())
+        assert item
+        return item

@@ -87,9 +87,7 @@ class Front(Backend):
 
     def item(self, name: str = "a", provider: str = "example") -> Item:
         """The item as it stands."""
-        item = self.store.get(Task(provider, name), self.clock())
-        assert item
-        return item
+        return self.item_of(Task(provider, name))
 
     def finish(self, data: Any, name: str = "a", provider: str = "example") -> None:
         """A worker completes the task."""

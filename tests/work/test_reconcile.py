@@ -35,12 +35,10 @@ class Repairs(Backend):
         self, name: str = "a", *, provider: str = "example", generations: int = 1, age_seconds: float = 3600
     ) -> Item:
         """Begins generation after generation of a task; the last is open and, unless told otherwise, an hour old."""
-        task, item = Task(provider, name), None
-        for _ in range(generations):
-            if item:
-                self.store.cancel(task, item.generation, self.clock())
-            item = self.store.begin(task, self.store.get(task, self.clock()), {"customer": 42}, self.clock())
-        assert item
+        item = self.begin(Task(provider, name), {"customer": 42})
+        for _ in range(generations - 1):
+            self.store.cancel(item.task, item.generation, self.clock())
+            item = self.begin(item.task, {"customer": 42})
         self.clock.advance(age_seconds)
         return item
 
@@ -132,7 +130,7 @@ def test_what_redis_holds_in_this_generation_or_a_higher_one_is_left_as_it_is(
     if where is DEAD:  # else the dead letter would be taken for one of an earlier failure
         if ahead:
             repairs.store.cancel(item.task, item.generation, repairs.clock())
-            repairs.store.begin(item.task, repairs.store.get(item.task, repairs.clock()), {}, repairs.clock())
+            repairs.begin(item.task)
         repairs.store.fail(item.task, item.generation + ahead, FAILURE, repairs.clock())
     before = repairs.bench.parts()
     assert "requeued" not in repairs.run()["example"]
@@ -238,8 +236,7 @@ def test_a_dead_letter_that_is_revived_while_it_is_looked_at_stays_in_the_queue(
     def revived_just_after(provider: str) -> list[Task]:
         found = dead(provider)
         if found:
-            again = repairs.store.begin(item.task, repairs.store.get(item.task, repairs.clock()), {}, repairs.clock())
-            assert again
+            again = repairs.begin(item.task)
             repairs.queue.add([Add(item.task, again.generation, record_of(again).to_text())], token="mine")
         return found
 
