@@ -61,9 +61,6 @@ def window(backend: Backend) -> Window:
     return Window(**vars(backend))
 
 
-# --- what is shown of an item
-
-
 def test_an_item_is_shown_with_stored_data_overlaid_by_the_partial_answer() -> None:
     assert show(ITEM, START_MS + 3999) == {
         "task_id": "example/a",
@@ -137,9 +134,6 @@ def test_an_instant_is_rfc_3339_in_utc_to_the_millisecond() -> None:
 @pytest.mark.parametrize(("seconds", "whole"), [(-3, 1), (0, 1), (0.2, 1), (1, 1), (1.001, 2), (6.5, 7)])
 def test_retry_after_is_rounded_up_and_never_below_a_second(window: Window, seconds: float, whole: int) -> None:
     assert window.viewer.accepted(window.begin(TASK), seconds).retry_after_seconds == whole
-
-
-# --- where it stands
 
 
 def test_an_unknown_task_is_not_found(window: Window) -> None:
