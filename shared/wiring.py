@@ -7,6 +7,7 @@ top, so that this happens while the environment starts.
 import os
 import random
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from shared.queue import Queue
     from shared.store import Store
     from shared.work.notify import Notifier
+    from shared.work.parts import Parts
     from shared.work.reconcile import Reconciler
-    from shared.work.tick import Ticker
+    from shared.work.tick import Invite, Tick
     from shared.work.worker import Worker
 
 SHIPPED = Path(__file__).parent / "providers"
@@ -162,13 +164,19 @@ def providers() -> "dict[str, Provider]":
 
 
 @cache
+def parts() -> "Parts":
+    """What most of the makers below need."""
+    from shared.work.parts import Parts
+
+    return Parts(store(), queue(), providers(), settings(), clock)
+
+
+@cache
 def worker() -> "Worker":
     """The worker."""
     from shared.work.worker import Worker
 
-    return Worker(
-        store(), providers(), clock, max_crashes=settings().max_crashes, confirm_seconds=settings().confirm_seconds
-    )
+    return Worker(parts())
 
 
 @cache
@@ -176,7 +184,7 @@ def viewer() -> "Viewer":
     """The status view."""
     from shared.api.view import Viewer
 
-    return Viewer(store(), queue(), clock, providers(), tick_seconds=settings().tick_seconds)
+    return Viewer(parts())
 
 
 @cache
@@ -184,16 +192,8 @@ def enqueuer() -> "Enqueuer":
     """enqueue."""
     from shared.api.enqueue import Enqueuer
 
-    return Enqueuer(
-        store=store(),
-        queue=queue(),
-        worker=worker(),
-        viewer=viewer(),
-        providers=providers(),
-        settings=settings(),
-        clock=clock,
-        tell=lambda target, item: notifier().tell(target, item),  # few requests need its clients
-    )
+    # few requests need the notifier's clients
+    return Enqueuer(parts(), worker(), viewer(), lambda target, item: notifier().tell(target, item))
 
 
 @cache
@@ -219,7 +219,7 @@ def canceller() -> "Canceller":
     """cancel."""
     from shared.api.cancel import Canceller
 
-    return Canceller(store=store(), queue=queue(), providers=providers(), clock=clock)
+    return Canceller(parts(), viewer())
 
 
 @cache
@@ -227,15 +227,7 @@ def receiver() -> "Receiver":
     """callback."""
     from shared.api.callback import Receiver
 
-    return Receiver(
-        store=store(),
-        queue=queue(),
-        worker=worker(),
-        providers=providers(),
-        urls=callback_urls(),
-        read_secret=aws.secret,
-        clock=clock,
-    )
+    return Receiver(parts(), worker(), callback_urls(), aws.secret)
 
 
 @cache
@@ -243,18 +235,17 @@ def reviver() -> "Reviver":
     """revive."""
     from shared.api.revive import Reviver
 
-    return Reviver(store=store(), queue=queue(), viewer=viewer(), providers=providers(), clock=clock)
+    return Reviver(parts(), viewer())
 
 
-@cache
-def ticker() -> "Ticker":
-    """process."""
+def tick(remaining: Callable[[], float], invite: "Invite | None" = None) -> "Tick":
+    """process, once."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from shared.work.tick import Clockwork, Ticker
+    from shared.work.tick import Clockwork, Tick
 
     clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
-    return Ticker(queue(), worker(), providers(), settings(), clockwork)
+    return Tick(parts(), worker(), clockwork, remaining, invite)
 
 
 def invoke(function: str, event: dict[str, Any], *, times: int) -> None:

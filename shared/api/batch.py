@@ -12,7 +12,7 @@ from shared.errors import Problem, StoreUnavailable, Unavailable
 from shared.logs import log
 from shared.store.item import digest
 
-MAX_ANSWER_BYTES = 3 * 1024 * 1024
+MAX_RESULTS_BYTES = 3 * 1024 * 1024
 """What the bodies of all results may take: Lambda passes on 6 MB, in which every quote is escaped."""
 ACCEPTED_AT_ONCE = 8
 """Each thread opens a connection to DynamoDB, which takes the function's processor longer than the calls."""
@@ -83,7 +83,7 @@ def _rounds(asked: dict[Hashable, TaskRequest]) -> list[list[Hashable]]:
 
 
 def _results(keys: Sequence[Hashable], answers: dict[Hashable, Answer]) -> list[Json]:
-    results, seen, left = [], set(), MAX_ANSWER_BYTES
+    results, seen, left = [], set(), MAX_RESULTS_BYTES
     for key in keys:
         answer = answers[key]
         size = len(answer.text.encode())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared.api.answer import Answer
-from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_ANSWER_BYTES, Batcher
+from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_RESULTS_BYTES, Batcher
 from shared.api.enqueue import Enqueuer
 from shared.api.preference import NONE, Preferences
 from shared.api.request import MAX_BATCH, TaskRequest
@@ -19,13 +19,13 @@ from shared.errors import BadRequest, DataUnavailable, Problem
 from shared.limits import Limits
 from shared.provider import Provider
 from shared.queue import Queue
-from shared.settings import Settings
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work.worker import Worker
 from tests.support.clock import Clock
 from tests.support.keys import Bench
 from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.parts import parts_of
 from tests.support.simulator import EXAMPLE, JOB, Simulator, completed, pending, refused
 
 if TYPE_CHECKING:
@@ -61,22 +61,13 @@ class Front:
     def __init__(self, store: Store, queue: Queue, clock: Clock, simulator: Simulator) -> None:
         self.store, self.queue, self.clock = store, queue, clock
         self.providers: dict[str, Provider] = {name: simulator.provider(file) for name, file in FILES.items()}
-        self.worker = Worker(store, self.providers, clock, max_crashes=3, confirm_seconds=300)
+        self.parts = parts_of(store, queue, self.providers, clock)
+        self.worker = Worker(self.parts)
         self.threads: list[int] = []
 
     def answer(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> Answer:
         """One batch."""
-        viewer = Viewer(self.store, self.queue, self.clock, self.providers, tick_seconds=5)
-        enqueuer = Enqueuer(
-            store=self.store,
-            queue=self.queue,
-            worker=self.worker,
-            viewer=viewer,
-            providers=self.providers,
-            settings=Settings(provider_servers={}),
-            clock=self.clock,
-            tell=lambda target, item: None,
-        )
+        enqueuer = Enqueuer(self.parts, self.worker, Viewer(self.parts), lambda target, item: None)
         return Batcher(enqueuer, self.pool).answer(requests, remaining)
 
     def pool(self, threads: int) -> ThreadPoolExecutor:
@@ -336,7 +327,7 @@ def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(
 ) -> None:
     simulator.say(completed({"small": 1}))
     simulator.say(completed("x" * 900), to="large")
-    monkeypatch.setattr("shared.api.batch.MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("shared.api.batch.MAX_RESULTS_BYTES", 1000)
     results = front.ask(request("a"), request("large"), request("b"))
     assert statuses(results) == [200, 303, 200]
     assert results[1]["body"] == {
@@ -345,7 +336,7 @@ def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(
         "name": "large",
         "status": "completed",
     }
-    assert MAX_ANSWER_BYTES * 2 <= 6 * 1024 * 1024
+    assert MAX_RESULTS_BYTES * 2 <= 6 * 1024 * 1024
 
 
 def test_stale_data_that_cannot_be_read_harms_no_other_and_is_renewed(

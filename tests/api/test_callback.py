@@ -32,6 +32,7 @@ from tests.support.asking import Secrets, submitted
 from tests.support.clock import Clock
 from tests.support.doubles import MemoryQueue
 from tests.support.keys import Bench
+from tests.support.parts import parts_of
 from tests.support.simulator import JOB, Simulator, pending, provider_at
 
 TASK = Task("example", "Ünï/cødé 名")
@@ -97,16 +98,8 @@ class Hook:
         return self.item()
 
     def receiver(self) -> Receiver:
-        providers = {"example": self.provider}
-        return Receiver(
-            store=self.store,
-            queue=self.queue,
-            worker=Worker(self.store, providers, self.clock, max_crashes=3, confirm_seconds=300),
-            providers=providers,
-            urls=self.urls,
-            read_secret=self.secrets,
-            clock=self.clock,
-        )
+        parts = parts_of(self.store, self.queue, {"example": self.provider}, self.clock)
+        return Receiver(parts, Worker(parts), self.urls, self.secrets)
 
     def item(self) -> Item:
         item = self.store.get(TASK, self.clock())

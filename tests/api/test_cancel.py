@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared.api.cancel import Canceller
+from shared.api.view import Viewer
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.queue import Add, Queue
 from shared.store import Item, Store, Superseded
@@ -15,6 +16,7 @@ from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.clock import Clock
 from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, EXAMPLE, JOB, Simulator, says
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ def simulator() -> Iterator[Simulator]:
 @pytest.fixture
 def canceller(store: Store, queue: Queue, clock: Clock, simulator: Simulator) -> Canceller:
     providers = {"job": simulator.provider(JOB), "example": simulator.provider(EXAMPLE)}
-    return Canceller(store=store, queue=queue, providers=providers, clock=clock)
+    parts = parts_of(store, queue, providers, clock)
+    return Canceller(parts, Viewer(parts))
 
 
 @pytest.fixture
@@ -181,7 +184,7 @@ def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(
     item = begun()
     cancel = store.cancel
 
-    def cancel_after_a_save(*arguments: Any) -> Superseded | None:
+    def cancel_after_a_save(*arguments: Any) -> Item | Superseded:
         store.save(TASK, dataclasses.replace(record_of(item), outputs={"id": "j-2"}), clock())
         return cancel(*arguments)
 
@@ -196,7 +199,7 @@ def test_a_task_that_completes_in_between_is_a_conflict(
     item = begun()
     cancel = store.cancel
 
-    def too_late(*arguments: Any) -> Superseded | None:
+    def too_late(*arguments: Any) -> Item | Superseded:
         store.complete(TASK, item.generation, {"whole": 1}, clock())
         return cancel(*arguments)
 
@@ -212,7 +215,7 @@ def test_a_generation_begun_in_between_is_cancelled_in_its_place(
     item = begun()
     cancel, rounds = store.cancel, iter([True])
 
-    def once_too_late(*arguments: Any) -> Superseded | None:
+    def once_too_late(*arguments: Any) -> Item | Superseded:
         if next(rounds, False):
             cancel(TASK, item.generation, clock())
             begun()
@@ -274,7 +277,7 @@ def test_once_it_is_cancelled_the_answer_says_so_even_if_dynamodb_then_goes_away
     begun(outputs={"id": "j-1"})
     outage, cancel = DynamoDBOutage(dynamodb), store.cancel
 
-    def then_away(*arguments: Any) -> Superseded | None:
+    def then_away(*arguments: Any) -> Item | Superseded:
         done = cancel(*arguments)
         outage.away = {"GetItem"}
         return done

@@ -22,7 +22,6 @@ from shared.provider import Provider
 from shared.provider.delays import PAUSE_JITTER
 from shared.queue import Add, Hold, Queue
 from shared.record import Record
-from shared.settings import Settings
 from shared.store import Item, Store
 from shared.store.item import MAX_NOTIFY
 from shared.task import Task
@@ -32,6 +31,7 @@ from shared.work.worker import Worker
 from tests.support.clock import Clock
 from tests.support.keys import Bench
 from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, JOB, Said, Simulator, completed, pending, refused, says
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class Front:
 
     def __init__(self, store: Store, queue: Queue, clock: Clock, providers: dict[str, Provider]) -> None:
         self.store, self.queue, self.clock, self.providers = store, queue, clock, providers
-        self.worker = Worker(store, providers, clock, max_crashes=3, confirm_seconds=300)
+        self.parts = parts_of(store, queue, providers, clock)
+        self.worker = Worker(self.parts)
         self.told: list[tuple[str, str, int]] = []
         self.deaf = False
 
@@ -98,18 +99,8 @@ class Front:
         **settings: float,
     ) -> Answer:
         """One request."""
-        enqueuer = Enqueuer(
-            store=self.store,
-            queue=self.queue,
-            worker=self.worker,
-            viewer=Viewer(self.store, self.queue, self.clock, self.providers, tick_seconds=5),
-            providers=self.providers,
-            settings=Settings.from_environment(
-                {"NOTIFY": allowed} | {name.upper(): str(value) for name, value in settings.items()}
-            ),
-            clock=self.clock,
-            tell=self.tell,
-        )
+        parts = parts_of(self.store, self.queue, self.providers, self.clock, notify=allowed, **settings)
+        enqueuer = Enqueuer(parts, self.worker, Viewer(parts), self.tell)
         prefers = Preferences(max_age_seconds=max_age, stale_seconds=stale, wait_seconds=wait)
         request = TaskRequest(task=Task(provider, name), input=input_, group=group, notify=notify, prefers=prefers)
         return enqueuer.answer(request, lambda: remaining)
@@ -393,7 +384,7 @@ class Timed(Worker):
     """A worker that notes how long each inline attempt may take, and finds nothing new."""
 
     def __init__(self, front: "Front") -> None:
-        super().__init__(front.store, front.providers, front.clock, max_crashes=3, confirm_seconds=300)
+        super().__init__(front.parts)
         self.seconds: list[float] = []
 
     def attempt(self, hold: Hold, record: Record, seconds: float, *, inline: bool = False) -> Settlement:

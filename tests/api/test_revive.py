@@ -19,6 +19,7 @@ from shared.work.worker import record_of
 from tests.support.clock import Clock
 from tests.support.keys import Bench
 from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.parts import parts_of
 from tests.support.simulator import EXAMPLE, provider_at
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def redis_kind() -> str:
 @pytest.fixture
 def reviver(store: Store, queue: Queue, clock: Clock) -> Reviver:
     providers = {"job": provider_at("http://127.0.0.1:1", EXAMPLE | {"limits": {"openJobs": 1}})}
-    viewer = Viewer(store, queue, clock, providers, tick_seconds=5)
-    return Reviver(store=store, queue=queue, viewer=viewer, providers=providers, clock=clock)
+    parts = parts_of(store, queue, providers, clock)
+    return Reviver(parts, Viewer(parts))
 
 
 @pytest.fixture
@@ -213,7 +214,7 @@ def test_a_task_of_a_provider_that_is_gone_is_not_begun(
 ) -> None:
     old = failed_for()
     with pytest.raises(BadRequest) as caught:
-        replace(reviver, providers={}).revive(TASK)
+        replace(reviver, parts=replace(reviver.parts, providers={})).revive(TASK)
     assert caught.value.field == "provider"
     item = store.get(TASK, clock())
     assert item

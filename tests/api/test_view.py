@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared.api.answer import Answer
-from shared.api.view import Viewer, instant, show
+from shared.api.view import Viewer, instant, merge, show
 from shared.errors import NotFound, StoreUnavailable
 from shared.queue import Add, Queue
 from shared.record import Record
@@ -18,6 +18,7 @@ from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.clock import START_MS, Clock
 from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.parts import parts_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -52,7 +53,7 @@ def redis_kind() -> str:
 
 @pytest.fixture
 def viewer(store: Store, queue: Queue, clock: Clock) -> Viewer:
-    return Viewer(store, queue, clock, {}, tick_seconds=5)
+    return Viewer(parts_of(store, queue, {}, clock))
 
 
 @pytest.fixture
@@ -287,3 +288,40 @@ def test_a_record_need_not_know_everything_to_be_shown(viewer: Viewer, begun: Be
     seed("a", generation=item.generation, due_seconds=60, record=record.to_text())
     body = viewer.status(TASK).body
     assert (body["attempts"], body["progress"], body["reason"]) == (0, None, None)
+
+
+# --- merging is for showing: stored data overlaid by the partial answer
+
+
+@pytest.mark.parametrize(
+    ("stored", "partial", "shown"),
+    [
+        (None, None, None),
+        (None, {"a": 1}, {"a": 1}),
+        ({"a": 1}, None, {"a": 1}),
+        ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
+        ({"a": 1}, {"a": None}, {"a": 1}),
+        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}}, {"a": {"x": 1, "y": 3}}),
+        ({"a": {"x": 1}}, {"a": {"x": None, "y": 2}}, {"a": {"x": 1, "y": 2}}),
+        ({"a": {"x": 1}}, {"a": [1]}, {"a": [1]}),
+        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"a": 1}, {"a": {"x": 1}}, {"a": {"x": 1}}),
+        ({"a": 1}, {"a": 0}, {"a": 0}),
+        ({"a": 1}, {"a": ""}, {"a": ""}),
+        ({"a": 1}, {"a": False}, {"a": False}),
+        ([1, 2], {"a": 1}, {"a": 1}),
+        ({"a": 1}, [], []),
+        ({"a": 1}, "text", "text"),
+        ({}, {"a": None}, {"a": None}),
+    ],
+)
+def test_objects_merge_key_by_key_null_never_overwrites_anything_else_replaces(
+    stored: Any, partial: Any, shown: Any
+) -> None:
+    assert merge(stored, partial) == shown
+
+
+def test_neither_side_is_changed() -> None:
+    stored, partial = {"a": {"x": 1}}, {"a": {"y": 2}}
+    assert merge(stored, partial) == {"a": {"x": 1, "y": 2}}
+    assert (stored, partial) == ({"a": {"x": 1}}, {"a": {"y": 2}})

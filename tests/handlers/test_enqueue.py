@@ -690,7 +690,7 @@ socket.socket.connect = socket.socket.connect_ex = connect
 from handlers import enqueue, process, reconcile
 from shared import wiring
 
-made = [wiring.enqueuer(), wiring.canceller(), wiring.reviver(), wiring.viewer(), wiring.ticker(), wiring.reconciler()]
+made = [wiring.enqueuer(), wiring.canceller(), wiring.reviver(), wiring.viewer(), wiring.parts(), wiring.reconciler()]
 print(len(made), "aws_xray_sdk" in sys.modules)
 """
 

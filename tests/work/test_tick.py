@@ -13,17 +13,17 @@ from shared.limits import Health
 from shared.provider import Provider
 from shared.queue import Add, Claim, Claimed, Queue, Release
 from shared.record import Record
-from shared.settings import Settings
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work.settle import Settlement
-from shared.work.tick import SETTLE_SECONDS, Clockwork, Ticker
+from shared.work.tick import SETTLE_SECONDS, Clockwork, Tick
 from shared.work.worker import Worker, record_of
 from tests.conftest import SERVERS
 from tests.support import asking
 from tests.support.clock import Clock
 from tests.support.keys import Bench
 from tests.support.outage import RedisOutage
+from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
 from tests.support.ticking import Trusting
 
@@ -129,11 +129,9 @@ class Bed:
         **settings: float,
     ) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0, for each provider."""
-        chosen = Settings.from_environment({name.upper(): str(value) for name, value in settings.items()})
+        parts = parts_of(None, self.queue, dict.fromkeys(providers, PROVIDER), self.clock, **settings)
         clockwork = Clockwork(self.clock.monotonic, self.sleep, pool)
-        tally = Ticker(self.queue, worker, dict.fromkeys(providers, PROVIDER), chosen, clockwork).run(
-            remaining or self.remaining, invite
-        )
+        tally = Tick(parts, worker, clockwork, remaining or self.remaining, invite).run()
         return {provider: dict(+counter) for provider, counter in tally.items()}
 
 
@@ -616,7 +614,7 @@ def provider(simulator: Simulator) -> Provider:
 
 @pytest.fixture
 def worker(store: Store, provider: Provider, clock: Clock) -> Worker:
-    return Worker(store, {"example": provider}, clock, max_crashes=3, confirm_seconds=300)
+    return Worker(parts_of(store, None, {"example": provider}, clock))
 
 
 @pytest.fixture
@@ -717,7 +715,7 @@ def test_tasks_that_fail_together_come_back_one_by_one(
     queue.add([Add(Task("example", f"{number}"), 1, record) for number in range(300)], token="mine")
     simulator.say(says(300, {}))  # trouble with each task, and none that pauses the provider
     provider = simulator.provider(EXAMPLE, polling={"minDelay": least, "maxDelay": most, "maxErrors": 1000})
-    worker = Worker(cast(Store, Trusting()), {"example": provider}, clock, max_crashes=3, confirm_seconds=300)
+    worker = Worker(parts_of(cast(Store, Trusting()), None, {"example": provider}, clock))
     began = bed.bench.keys.now()
     assert bed.tick(worker, pool=ThreadPoolExecutor)["example"] == {"claimed": 300, "retried": 300}
     ended = bed.bench.keys.now()

@@ -22,6 +22,7 @@ from shared.work.settle import Settlement
 from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, record_of
 from tests.support.clock import Clock
 from tests.support.outage import DynamoDBOutage
+from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, JOB, Said, Simulator, completed, pending, refused, says
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def providers(simulator: Simulator) -> dict[str, Provider]:
 
 @pytest.fixture
 def worker(store: Store, providers: dict[str, Provider], clock: Clock) -> Worker:
-    return Worker(store, providers, clock, max_crashes=MAX_CRASHES, confirm_seconds=CONFIRM_SECONDS)
+    return Worker(parts_of(store, None, providers, clock, max_crashes=MAX_CRASHES, confirm_seconds=CONFIRM_SECONDS))
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_a_floor_of_zero_puts_it_at_the_end_of_the_queue_at_once(
     store: Store, clock: Clock, begin: Fresh, simulator: Simulator
 ) -> None:
     coin = simulator.provider(EXAMPLE, polling={"minDelay": 0, "multiplier": 1, "maxErrors": 1000})
-    worker = Worker(store, {"example": coin}, clock, max_crashes=MAX_CRASHES, confirm_seconds=CONFIRM_SECONDS)
+    worker = Worker(parts_of(store, None, {"example": coin}, clock))
     simulator.say(says(300, {"status": "multiple choices"}))
     settlement = worker.work(claimed(begin("example")), ATTEMPT_SECONDS)
     assert (settlement.verb, settlement.delay_seconds) == ("release", 0)
@@ -681,7 +682,7 @@ def test_a_failure_that_dynamodb_has_no_room_for_is_tried_again_soon(
 
 
 def test_a_task_of_a_provider_whose_file_is_gone_is_given_back(store: Store, clock: Clock, begin: Fresh) -> None:
-    worker = Worker(store, {}, clock, max_crashes=3, confirm_seconds=300)
+    worker = Worker(parts_of(store, None, {}, clock))
     assert worker.work(claimed(begin("example")), ATTEMPT_SECONDS).verb == "release"
 
 
