@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from local.output import until_unread
 from local.servers.redis_server import NoServerError, is_free
 from local.stack import Pace, Ports, Stack, ended_by_signals
 
@@ -65,6 +66,7 @@ def run(chosen: Ports) -> None:
             if pids and pids != told:
                 print(f"process runs as: kill -9 {' '.join(map(str, pids))}", flush=True)
                 told = pids
+            sys.stdout.flush()  # fails where a log line could not be written: nobody reads any more
             time.sleep(0.5)
 
 
@@ -85,4 +87,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_unread(main))

@@ -296,8 +296,10 @@ def _rules(name: str, path: Path) -> "Rules":
 
 
 def _provider_files() -> dict[str, Path]:
+    from shared.provider.files import provider_files
+
     directories = [SHIPPED, *([Path(settings().providers_dir)] if settings().providers_dir else [])]
-    files = [path for directory in directories for path in directory.glob("*.json")]
+    files = [path for directory in directories for path in provider_files(directory)]
     for path in files:
         if not is_provider_name(path.stem):
             logger().error("provider file faulty", extra={"reason": f"{path.name} is no provider name"})

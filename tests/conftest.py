@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import os
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import boto3
 import fakeredis
 import pytest
 from botocore.config import Config
+from botocore.loaders import JSONFileLoader
 from moto import mock_aws
 from redis import Redis, RedisCluster
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -65,6 +67,15 @@ def loopback_only() -> Iterator[None]:
         patch.setattr(socket.socket, "connect", _guarded(socket.socket.connect))
         patch.setattr(socket.socket, "connect_ex", _guarded(socket.socket.connect_ex))
         patch.setattr(socket, "getaddrinfo", _guarded_lookup(socket.getaddrinfo))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def descriptions_read_once() -> Iterator[None]:
+    """botocore parses the description of a service once, not for each client: that is most of what making one takes."""
+    load = functools.cache(JSONFileLoader().load_file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", lambda _, path: load(path))
         yield
 
 

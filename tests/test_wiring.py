@@ -280,6 +280,15 @@ def test_a_faulty_file_is_reported_and_stops_no_other_provider(
     assert said in vars(line)["reason"]
 
 
+def test_conversations_beside_provider_files_are_no_provider_files(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(folder, "mine.json", EXAMPLE)
+    write(folder, "mine.vectors.json", [])
+    assert set(wiring.providers()) == {"coin", "example", "mine"}
+    assert caplog.records == []
+
+
 def test_settings_that_name_a_provider_of_which_there_is_no_file_are_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ClassVar, Self, TextIO
 
-from local.aws.sandbox import FunctionError, Json, Sandbox
+from local.aws.sandbox import FunctionError, Json, Sandbox, note
 
 
 class Function:
@@ -98,8 +98,7 @@ class Function:
 
     def _report(self, call: Future[Json]) -> None:
         if not self._closed and (error := call.exception()):
-            self.log.write(f"{self.name} {error}\n")
-            self.log.flush()
+            note(self.log, f"{self.name} {error}")
 
     def _discard(self, sandbox: Sandbox) -> None:
         self._sandboxes.discard(sandbox)

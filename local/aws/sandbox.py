@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing import Pipe
 from typing import TextIO
 
@@ -106,5 +107,11 @@ class Sandbox:
         assert self.process.stdout
         with self.process.stdout as output:
             for line in output:
-                self._output.write(f"{self._name}[{self.process.pid}] {line.rstrip()}\n")
-                self._output.flush()
+                note(self._output, f"{self._name}[{self.process.pid}] {line.rstrip()}")
+
+
+def note(log: TextIO, line: str) -> None:
+    """Write a line to the log at once. If nobody reads the log any more, whoever opened it finds out."""
+    with suppress(BrokenPipeError):
+        log.write(f"{line}\n")
+        log.flush()

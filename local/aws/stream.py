@@ -8,6 +8,7 @@ from typing import Any, Self, TextIO
 
 from local import sam_template
 from local.aws.function import Function
+from local.aws.sandbox import note
 from local.servers.dynamodb import TABLE_NAME, DynamoDB
 
 SECONDS = 0.5
@@ -30,8 +31,7 @@ class Stream:
             if passes(published, record):
                 new = record["dynamodb"]["NewImage"]
                 event = " ".join(_text(new[name]) for name in ("task_id", "status", "generation"))
-                self._log.write(f"EventBridge: Task ended: {event}\n")
-                self._log.flush()
+                note(self._log, f"EventBridge: Task ended: {event}")
             if passes(notified, record):
                 self._notify.start({"Records": [_as_lambda_has_it(record)]})
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from local.demo.checks import check
 from local.demo.plan import Asked, plan, send
 from local.demo.view import Watch, look, result_table
+from local.output import UNREAD, until_unread
 from local.servers.redis_server import NoServerError
 from local.stack import Pace, Stack, ended_by_signals
 
@@ -58,7 +59,7 @@ def _watch(console: Console, stack: Stack, calls: "list[Future[Asked]]", tasks: 
 
 
 def main() -> int:
-    """0: every check held. 1: it says which did not, and where the functions' log is. 130: interrupted."""
+    """0: every check held. 1: it says which did not, and where the functions' log is. 130: interrupted. 141: unread."""
     terminal = sys.stdout.isatty() or "FORCE_COLOR" in os.environ
     console = Console(width=None if terminal else 120)
     descriptor, name = tempfile.mkstemp(prefix="meanwhile-demo-", suffix=".log")
@@ -71,6 +72,9 @@ def main() -> int:
             path.unlink()
             console.print("\ninterrupted; everything has ended")
             return 130
+        except SystemExit:  # how rich ends where nobody reads the output
+            path.unlink()
+            return UNREAD
         except NoServerError as error:
             console.print(f"[bold red]{error}[/]")
             return 1
@@ -86,4 +90,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_unread(main))

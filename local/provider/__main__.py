@@ -10,32 +10,33 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from local.output import until_unread
 from local.provider.check import check
 from local.provider.replay import Conversation, VectorError, conversations
 from local.provider.trial import Surroundings, Trial
 from shared.codec import Json, dumps, loads
-from shared.errors import BadRequest, SettingsError
+from shared.errors import BadRequest, MeanwhileError, SettingsError
 from shared.outcome import Completed, Outcome
 from shared.provider.credentials.credentials import ReadSecret
+from shared.provider.files import CONVERSATIONS, conversation_files, provider_files
 from shared.provider.language.rules import Rules
 from shared.settings import Settings
 from shared.task import Task
+
+
+class CallError(MeanwhileError):
+    """The command is not called as it should be; the message says what is wrong."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if all is well, 1 if a file is faulty, a conversation differs or a task fails, 2 if the call is wrong."""
     chosen = _parser().parse_args(arguments)
     try:
-        settings = Settings.from_environment(os.environ)
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        return 2
-    try:
-        status: int = chosen.run(chosen, settings)
-    except BadRequest as error:
+        status: int = chosen.run(chosen, Settings.from_environment(os.environ))
+    except (SettingsError, BadRequest, CallError) as error:
         print(error, file=sys.stderr)
         return 2
     return status
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_check(chosen: argparse.Namespace, settings: Settings) -> int:
     """Check files."""
-    reports = [check(path, settings) for path in _files(chosen.files)]
+    reports = [check(path, settings) for path in _files(chosen.files, provider_files, "provider file")]
     for report in reports:
         print("\n".join(report.lines()))
     return 1 if any(report.faults for report in reports) else 0
@@ -51,33 +52,78 @@ def run_check(chosen: argparse.Namespace, settings: Settings) -> int:
 
 def run_try(chosen: argparse.Namespace, settings: Settings) -> int:
     """Try a file."""
+    input_, record = _input(chosen.input), chosen.record
+    if record and not record.name.endswith(CONVERSATIONS):
+        raise CallError(f"--record: {record} is not named NAME{CONVERSATIONS}")
     report = check(chosen.file, settings)
     if report.faults:
         print("\n".join(report.lines()))
         return 1
     from shared import aws  # noqa: PLC0415 (boto3 and redis are not for check and replay)
 
-    rules = Rules.load(chosen.file, settings.provider_servers.get(chosen.file.stem))
+    config = loads(chosen.file.read_bytes())
+    rules = Rules.from_json(config, settings.provider_servers.get(chosen.file.stem))
     task = Task.named(chosen.file.stem, chosen.name)
-    trial = Trial(rules, task, chosen.input, Surroundings(read_secret=_quietly(aws.secret)))
+    trial = Trial(rules, task, input_, Surroundings(read_secret=_quietly(aws.secret)))
     if unreadable := trial.unreadable():
         print("\n".join(f"a secret cannot be read here: {one}" for one in unreadable))
         return 1
-    print(f"{task.id} with input {dumps(chosen.input)}; Ctrl-C ends it")
+    print(f"{task.id} with input {dumps(input_)}; Ctrl-C ends it")
     if rules.calls_back:
-        print("${callback.url} is null here: nobody could call back, so it is only asked")
+        print("${callback.url} is null here: the provider could not call back, so it is only polled")
+    outcome: Outcome | None = None
     try:
-        outcome: Outcome | None = trial.run(chosen.seconds or settings.attempt_seconds, chosen.max_wait)
+        outcome = trial.run(chosen.seconds or settings.attempt_seconds, chosen.max_wait)
     except KeyboardInterrupt:
-        outcome = None
         print("\nended; a job that was begun goes on at the provider")
-    if chosen.record:
-        _record(chosen.record, trial, loads(chosen.file.read_bytes()))
+    finally:
+        if record:
+            _record(record, trial, {**config, "servers": [*rules.servers]})
     return 0 if isinstance(outcome, Completed) else 1
 
 
+def run_replay(chosen: argparse.Namespace, _: Settings) -> int:
+    """Replay conversations."""
+    passed = failed = 0
+    for path in _files(chosen.files, conversation_files, f"NAME{CONVERSATIONS}"):
+        try:
+            for conversation in conversations(path):
+                difference = conversation.difference()
+                print(f"{conversation.id}: {difference or 'passed'}", flush=True)
+                passed, failed = passed + (difference is None), failed + (difference is not None)
+        except VectorError as error:
+            print(error)
+            failed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def _files(paths: Sequence[Path], chosen: Callable[[Path], list[Path]], kind: str) -> Iterator[Path]:
+    """The files, and of directories those that are chosen; says which other *.json files there are."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        taken = chosen(path)
+        if not taken:
+            raise CallError(f"{path}: has no {kind}")
+        if skipped := sorted({file.name for file in path.glob("*.json")} - {file.name for file in taken}):
+            print(f"{path}: skipped, no {kind}: {', '.join(skipped)}")
+        yield from taken
+
+
+def _input(text: str) -> dict[str, Json]:
+    try:
+        value = loads(text)
+    except ValueError as error:
+        raise CallError(f"--input: invalid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise CallError("--input: must be a JSON object, such as '{\"id\": 7}'")
+    return value
+
+
 def _quietly(read: ReadSecret) -> ReadSecret:
-    """The same reader without its log lines: what is wrong is told here."""
+    """The same reader without its log lines: `try` itself says what is wrong."""
 
     def quiet(reference: str, *, fresh: bool) -> str:
         logging.disable()
@@ -92,58 +138,51 @@ def _quietly(read: ReadSecret) -> ReadSecret:
 def _record(path: Path, trial: Trial, config: Json) -> None:
     vector = trial.vector(config)
     path.write_text(json.dumps({"vectors": [vector]}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    difference = trial.gap or Conversation(vector["id"], vector).difference()
+    difference = Conversation(vector["id"], vector).difference()
     steps = f"{len(vector['steps'])} step{'' if len(vector['steps']) == 1 else 's'}"
     print(f"{path}: {steps}; {f'replay differs: {difference}' if difference else 'replay passes'}")
 
 
-def run_replay(chosen: argparse.Namespace, _: Settings) -> int:
-    """Play conversations."""
-    passed = failed = 0
-    for path in chosen.files:
-        try:
-            for conversation in conversations(path):
-                difference = conversation.difference()
-                print(f"{conversation.id}: {difference or 'passed'}", flush=True)
-                passed, failed = passed + (difference is None), failed + (difference is not None)
-        except VectorError as error:
-            print(error)
-            failed += 1
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
-def _files(paths: Sequence[Path]) -> list[Path]:
-    """The files, and the *.json files of directories."""
-    return [file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
-
-
-def _json(text: str) -> Json:
-    try:
-        return loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m local.provider", description="Tools for provider files.")
+    parser = argparse.ArgumentParser(
+        prog="python -m local.provider",
+        description="Tools for provider files. Each has its own --help.",
+        epilog="exit code: 0 all is well, 1 what was looked at is not, 2 the call or a setting is wrong",
+    )
     commands = parser.add_subparsers(required=True, metavar="check|try|replay")
-    one = commands.add_parser("check", help="is a file sound, and what will it do?")
+
+    def command(name: str, run: Callable[..., int], about: str, example: str, bad: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name,
+            help=about,
+            description=f"{about[0].upper()}{about[1:]}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog=f"example:\n  {parser.prog} {name} {example}\n\n"
+            f"exit code:\n  0 all is well\n  1 {bad}\n  2 the call or a setting is wrong",
+        )
+        made.set_defaults(run=run)
+        return made
+
+    one = command("check", run_check, "is a file sound, and what will it do?", "acme.json", "a file has a fault")
     one.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a provider file, or a directory of them")
-    one.set_defaults(run=run_check)
-    one = commands.add_parser("try", help="run one task against the real provider, everything shown")
+    one = command(
+        "try",
+        run_try,
+        "run one task against the real provider, and show everything",
+        """acme.json --input '{"id": "r-7"}' --record acme.vectors.json""",
+        "the file has a fault, a secret cannot be read, or the task did not complete",
+    )
     one.add_argument("file", type=Path, metavar="FILE", help="a provider file")
-    one.add_argument("--input", type=_json, default={}, metavar="JSON", help="the task's input (default {})")
+    one.add_argument("--input", default="{}", metavar="JSON", help="the task's input, an object (default {})")
     one.add_argument("--name", default="try", help="the task's name (default try)")
     one.add_argument("--seconds", type=float, help="the longest that an attempt may take (default ATTEMPT_SECONDS)")
-    one.add_argument("--max-wait", type=float, metavar="SECONDS", help="wait no longer than this, whatever the delay")
+    one.add_argument("--max-wait", type=float, metavar="SECONDS", help="wait no longer than this between attempts")
     one.add_argument("--record", type=Path, metavar="VECTORS", help="write the conversation, masked, for replay")
-    one.set_defaults(run=run_try)
-    one = commands.add_parser("replay", help="play conversations against the real client")
+    about = "replay conversations against the real client"
+    one = command("replay", run_replay, about, "acme.vectors.json", "a conversation differs, or a file cannot be read")
     one.add_argument("files", nargs="+", type=Path, metavar="VECTORS", help="a file of conversations, or a directory")
-    one.set_defaults(run=run_replay)
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_unread(main))

@@ -12,6 +12,7 @@ from local.provider.explain import sentences
 from local.provider.warnings import doubts
 from shared.codec import Json, loads
 from shared.errors import ProviderFileError
+from shared.provider.files import CONVERSATIONS
 from shared.provider.language.operation import DEFAULT_TIMEOUT_SECONDS
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import ApiKey
@@ -43,6 +44,8 @@ class Report:
 
 def check(path: Path, settings: Settings) -> Report:
     """The report on a file, as a deployment with these settings would run it."""
+    if path.name.endswith(CONVERSATIONS):
+        return Report(path, ("holds conversations, by its name; `replay` is for them",))
     try:
         value = loads(path.read_bytes(), unique_keys=True)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The stage of a replay: servers on real sockets here, to which every host name leads; https is spoken without TLS."""
+"""The network of a replay: servers on this machine that answer for every host name; https is spoken without TLS."""
 
 import ipaddress
 import socket
@@ -13,12 +13,13 @@ from typing import Any, ClassVar, TypeAlias
 from typing_extensions import override
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.poolmanager import SSL_KEYWORDS
+from urllib3.response import HTTPResponse
 
 from shared.provider.wire.connection import Adapter, Watchdog, WatchedConnectionHTTP
 
 SCHEMES = ("http", "https")
 SOMEWHERE_PUBLIC = "8.8.8.8"
-"""The address that names stand for: whether they may be reached is for the client to say."""
+"""The address of every name: the client decides from it whether it may connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +34,21 @@ class Request:
 
 Reply: TypeAlias = tuple[int, Mapping[str, str], bytes]
 """Status, headers and body."""
+Answer: TypeAlias = Callable[[Request], Reply | OSError]
+"""What answers requests. For an error nothing is sent: it is raised where the client would read the answer."""
+_Errors: TypeAlias = dict[tuple[str, int], OSError]
+"""By the client's address, which tells connections apart."""
 
 
 @contextmanager
-def stage(answer: Callable[[Request], Reply]) -> Iterator[type[Adapter]]:
+def network(answer: Answer) -> Iterator[type[Adapter]]:
     """The adapter of a client all of whose requests are answered here."""
-    servers = {scheme: _Server(("127.0.0.1", 0), _handler(scheme, answer)) for scheme in SCHEMES}
+    errors: _Errors = {}
+    servers = {scheme: _Server(("127.0.0.1", 0), _handler(scheme, answer, errors)) for scheme in SCHEMES}
     try:
         for server in servers.values():
             threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True).start()
-        yield _adapter({scheme: server.server_port for scheme, server in servers.items()})
+        yield _adapter({scheme: server.server_port for scheme, server in servers.items()}, errors)
     finally:
         for server in servers.values():
             server.shutdown()
@@ -54,7 +60,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
 
-def _handler(scheme: str, answer: Callable[[Request], Reply]) -> type[BaseHTTPRequestHandler]:
+def _handler(scheme: str, answer: Answer, errors: _Errors) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -63,7 +69,12 @@ def _handler(scheme: str, answer: Callable[[Request], Reply]) -> type[BaseHTTPRe
         def respond(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             url = f"{scheme}://{self.headers['Host']}{self.path}"
-            status, headers, content = answer(Request(self.command, url, self.headers, body))
+            reply = answer(Request(self.command, url, self.headers, body))
+            if isinstance(reply, OSError):
+                errors[self.client_address] = reply
+                self.close_connection = True
+                return
+            status, headers, content = reply
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -75,14 +86,14 @@ def _handler(scheme: str, answer: Callable[[Request], Reply]) -> type[BaseHTTPRe
 
         @override
         def log_message(self, format: str, *arguments: object) -> None:
-            """Quiet: who answers knows."""
+            """Nothing: `answer` knows what was asked."""
 
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         setattr(Handler, f"do_{method}", Handler.respond)
     return Handler
 
 
-def _adapter(ports: Mapping[str, int]) -> type[Adapter]:
+def _adapter(ports: Mapping[str, int], errors: _Errors) -> type[Adapter]:
     def pool(scheme: str) -> type[HTTPConnectionPool]:
         class Connection(WatchedConnectionHTTP):
             default_port: ClassVar[int] = {"http": 80, "https": 443}[scheme]  # type: ignore[misc]
@@ -98,6 +109,14 @@ def _adapter(ports: Mapping[str, int]) -> type[Adapter]:
                 Watchdog.current().check(host, port, [_address(host)])
                 return socket.create_connection(("127.0.0.1", ports[scheme]), seconds)
 
+            @override
+            def getresponse(self) -> HTTPResponse:  # type: ignore[override]
+                here = self.sock.getsockname()
+                try:
+                    return super().getresponse()
+                except OSError as error:
+                    raise errors.pop(here, error) from None
+
         class Pool(HTTPConnectionPool):
             ConnectionCls = Connection
 
@@ -107,13 +126,13 @@ def _adapter(ports: Mapping[str, int]) -> type[Adapter]:
 
         return Pool
 
-    class StageAdapter(Adapter):
+    class NetworkAdapter(Adapter):
         @override
         def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
             super().init_poolmanager(*arguments, **options)
             self.poolmanager.pool_classes_by_scheme = {scheme: pool(scheme) for scheme in SCHEMES}
 
-    return StageAdapter
+    return NetworkAdapter
 
 
 def _address(host: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from typing_extensions import override
 
 from local.provider.replay import described
+from local.provider.script import TRANSPORT_ERRORS
 from local.provider.wiretap import Listener
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
@@ -27,32 +28,37 @@ PASSING = frozenset(
         "set-cookie",
     }
 )
-"""Headers of the connection, the machine or the moment: no part of what an answer says."""
+"""Headers that say something of the connection, the machine or the moment, not of what was asked."""
 
 
 class Recorder(Listener):
-    """One conversation. Token requests are left out: replay answers them by itself."""
+    """One conversation. Of token requests only those that failed are written: replay answers the others by itself."""
 
     def __init__(self, mask: Mask, token_urls: frozenset[str]) -> None:
         self.steps: list[dict[str, Any]] = []
-        self.gap: str | None = None
         self._mask = mask
         self._token_urls = token_urls
         self._exchanges: list[dict[str, Any]] = []
-        self._request: dict[str, Any] | None = None
+        self._request: dict[str, Any] = {}
+        self._is_for_token = False
 
     @override
     def asked(self, call: Call, *, authorised: bool) -> None:
-        self._request = None if call.url in self._token_urls else self._written(call, authorised)
+        self._is_for_token = call.url in self._token_urls
+        self._request = {"method": call.method, "url": self._mask.text(url_of(call))}
+        if not self._is_for_token:
+            self._request |= self._details(call, authorised)
 
     @override
     def answered(self, reply: Reply) -> None:
-        if self._request:
+        if not (self._is_for_token and reply.status == 200):
             self._exchanges.append({"request": self._request, "response": self._response(reply)})
 
     @override
     def unanswered(self, error: TransportError) -> None:
-        self.gap = self.gap or f"a request without an answer ({error.reason}) has no place in a vector"
+        if error.reason in TRANSPORT_ERRORS:  # else the client sent nothing, and a replay sends nothing either
+            response = {"transportError": TRANSPORT_ERRORS[error.reason]}
+            self._exchanges.append({"request": self._request, "response": response})
 
     def step(self, at: float, outcome: Outcome, record: Record) -> None:
         """An attempt is over."""
@@ -75,13 +81,13 @@ class Recorder(Listener):
             "steps": self.steps,
         }
 
-    def _written(self, call: Call, authorised: bool) -> dict[str, Any]:
-        request: dict[str, Any] = {"method": call.method, "url": self._mask.text(url_of(call)), "auth": authorised}
+    def _details(self, call: Call, authorised: bool) -> dict[str, Any]:
+        details: dict[str, Any] = {"auth": authorised}
         if call.headers:
-            request["headers"] = self._mask.value(call.headers)
+            details["headers"] = self._mask.value(call.headers)
         if call.body is not None:
-            request["body"] = self._mask.value(_form(call.body) if "form" in call.content_type else call.body)
-        return request
+            details["body"] = self._mask.value(_form(call.body) if "form" in call.content_type else call.body)
+        return details
 
     def _response(self, reply: Reply) -> dict[str, Any]:
         headers = {name: value for name, value in reply.headers.items() if name not in PASSING}

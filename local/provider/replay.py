@@ -1,4 +1,4 @@
-"""Plays conversations with a provider against the real client: every request, every outcome.
+"""Replays conversations with a provider against the real client: every request, every outcome.
 
 A conversation (a vector) is a provider file, an input and steps; a step is the requests to expect at that second, the
 answers to give, and the outcome. docs/providers.md describes the form.
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.provider.script import Theatre, same
+from local.provider.script import TRANSPORT_ERRORS, Script, same
 from shared.codec import Json, loads
 from shared.errors import MeanwhileError, ProviderFileError
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
+from shared.provider.files import CONVERSATIONS, conversation_files
 from shared.provider.language.rules import Rules
 from shared.reasons import Reason, Trait, having
 from shared.record import Record
@@ -35,9 +36,8 @@ class Conversation:
     vector: Mapping[str, Any]
 
     def difference(self) -> str | None:
-        """Play it: None if all went as it says, else the first difference."""
-        lacking = list(_lacking(self.vector))
-        if lacking:
+        """Replay it: None if all went as it says, else the first difference."""
+        if lacking := list(_lacking(self.vector)):
             return f"it lacks {', '.join(lacking)}"
         try:
             return replay(self.vector)
@@ -46,14 +46,17 @@ class Conversation:
 
 
 def conversations(path: Path) -> list[Conversation]:
-    """The conversations in a file, or in the *.json files of a directory. Raises VectorError."""
+    """The conversations in a file, or in the files NAME.vectors.json of a directory. Raises VectorError."""
     if path.is_dir():
-        return [one for file in sorted(path.glob("*.json")) for one in conversations(file)]
+        found = [one for file in conversation_files(path) for one in conversations(file)]
+        if not found:
+            raise VectorError(f"{path}: has no conversations; files of them are named NAME{CONVERSATIONS}")
+        return found
     try:
-        found = loads(path.read_bytes())
+        value = loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise VectorError(f"{path}: {error}") from error
-    vectors = found.get("vectors") if isinstance(found, dict) else found
+    vectors = value.get("vectors") if isinstance(value, dict) else value
     if not isinstance(vectors, list) or not all(isinstance(one, dict) for one in vectors):
         raise VectorError(f'{path}: must be {{"vectors": […]}} or a list of vectors')
     return [_conversation(path, i, vector) for i, vector in enumerate(vectors)]
@@ -61,35 +64,35 @@ def conversations(path: Path) -> list[Conversation]:
 
 def fixture(*paths: Path) -> Callable[..., Any]:
     """A pytest fixture that is each conversation in these files and directories in turn."""
-    import pytest  # noqa: PLC0415 (whoever only replays has no need of it)
+    import pytest  # noqa: PLC0415 (replay itself does not need it)
 
     found = [one for path in paths for one in conversations(path)]
 
     @pytest.fixture(params=found, ids=[one.id for one in found])
     def conversation(request: pytest.FixtureRequest) -> Conversation:
-        played: Conversation = request.param
-        return played
+        chosen: Conversation = request.param
+        return chosen
 
     return conversation
 
 
 def replay(vector: Mapping[str, Any]) -> str | None:
-    """Play one vector; None if all went as it says, else the first difference. Raises ProviderFileError."""
+    """Replay one vector: None if all went as it says, else the first difference. Raises ProviderFileError."""
     rules = without_jitter(Rules.from_json(vector["config"]))
-    theatre = Theatre(rules)
+    script = Script(rules)
     task = Task(vector.get("config_name", "vector"), vector.get("task_name", "task-1"))
     start = round(vector["start_epoch"] * 1000)
     record = Record(generation=1, created_at=start, input=vector.get("input", {}))
     ended = False
-    with theatre.playing() as provider:
+    with script.provider() as provider:
         for i, step in enumerate(vector["steps"]):
             if ended:
                 return f"step {i} at {step['at']} s: it goes on after its end"
             now = start + round(step["at"] * 1000)
-            theatre.now_seconds, theatre.script = now / 1000, list(step["exchanges"])
+            script.now_seconds, script.exchanges = now / 1000, list(step["exchanges"])
             finding = provider.attempt(task, record, now=now, seconds=ATTEMPT_SECONDS)
             record = Record.from_text(finding.record.to_text())  # as Redis would have it
-            difference = theatre.difference() or compared(step["expect"], finding.outcome, record)
+            difference = script.difference() or compared(step["expect"], finding.outcome, record)
             if difference:
                 return f"step {i} at {step['at']} s: {difference}"
             ended = isinstance(finding.outcome, Completed | Failed)
@@ -112,8 +115,8 @@ def described(outcome: Outcome, record: Record) -> dict[str, Json]:
 def compared(expected: Mapping[str, Json], outcome: Outcome, record: Record) -> str | None:
     """The difference between the outcome that is expected, whole, and the one found.
 
-    What is not said is null. Two things may be left unsaid or otherwise: the word for a trouble, unless it is one of
-    the language's own, and the text that goes with a failure of ours.
+    What is not said is null. Two things need not be the same: the reason of a retry, unless the language fixes it, and
+    the text of a failure that is not the provider's own, if it is not said.
     """
     found = described(outcome, record)
     wanted = dict.fromkeys(found) | dict(expected)
@@ -139,7 +142,11 @@ def _lacking(vector: Mapping[str, Any]) -> Iterator[str]:
         for j, exchange in enumerate(step.get("exchanges", [])):
             place = f"steps[{i}].exchanges[{j}]."
             yield from missing(exchange.get("request", {}), f"{place}request.", "method", "url")
-            yield from missing(exchange.get("response", {}), f"{place}response.", "statusCode")
+            response = exchange.get("response", {})
+            if "transportError" not in response:
+                yield from missing(response, f"{place}response.", "statusCode")
+            elif response["transportError"] not in TRANSPORT_ERRORS.values():
+                yield f"{place}response.transportError: one of {', '.join(TRANSPORT_ERRORS.values())}"
 
 
 def without_jitter(rules: Rules) -> Rules:

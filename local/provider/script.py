@@ -1,4 +1,4 @@
-"""Plays the provider's part of a conversation: answers as its script says, and notes which requests differ from it."""
+"""Answers for the provider in a replay, as its script says, and notes which requests differ from the script."""
 
 import base64
 import json
@@ -9,53 +9,60 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-from local.provider.network import Reply, Request, stage
+from local.provider.network import Reply, Request, network
 from shared.codec import Json
 from shared.provider import Provider
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
+from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
+from shared.reasons import Reason
+
+TRANSPORT_ERRORS = {Reason.DEADLINE: "timeout", Reason.TRANSPORT: "connection", Reason.TOO_LARGE: "too-large"}
+"""How a script calls it that no usable answer came, by the reason that the client gives."""
 
 
 @dataclass
-class Theatre:
-    """One conversation. `script` holds the exchanges yet to come, `now_seconds` is the time the client believes in."""
+class Script:
+    """One conversation. `exchanges` are those yet to come, `now_seconds` is the time for the client."""
 
     rules: Rules
-    script: list[Mapping[str, Any]] = field(default_factory=list)
+    exchanges: list[Mapping[str, Any]] = field(default_factory=list)
     now_seconds: float = 0
     differences: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     refused: set[str | None] = field(default_factory=set)
 
     @contextmanager
-    def playing(self) -> Iterator[Provider]:
+    def provider(self) -> Iterator[Provider]:
         """The real client, its requests answered here."""
-        with stage(self.answer) as adapter:
+        with network(self.answer) as adapter:
             transport = Transport(4, adapter=adapter)
             credentials = Credentials(self.rules.security, secret, transport, clock=lambda: self.now_seconds)
             yield Provider(self.rules, transport, credentials, random.Random(1), key=lambda *_: "task-1")
 
     def difference(self) -> str | None:
-        """The first difference so far; a scripted request that has not come is one."""
-        if not self.differences and self.script:
-            request = self.script[0]["request"]
+        """The first difference so far; a request of the script that has not come is one."""
+        if not self.differences and self.exchanges:
+            request = self.exchanges[0]["request"]
             return f"expected {request['method']} {request['url']}, which never came"
         return self.differences[0] if self.differences else None
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: Request) -> Reply | OSError:
         """What the script answers. A token endpoint answers by itself where the script does not mention it."""
-        expected = self.script[0]["request"].get("url") if self.script else None
+        expected = self.exchanges[0]["request"].get("url") if self.exchanges else None
         if request.url != expected and request.url in self._token_urls():
             self.tokens.append(f"token-{len(self.tokens) + 1}")
             return 200, {}, json.dumps({"access_token": self.tokens[-1], "expires_in": 3600}).encode()
-        if not self.script:
+        if not self.exchanges:
             self.differences.append(f"unexpected {request.method} {request.url}")
             return 500, {}, b""
-        exchange = self.script.pop(0)
+        exchange = self.exchanges.pop(0)
         self.differences += self._faults(exchange["request"], request)
         response = exchange["response"]
+        if error := response.get("transportError"):
+            return _unusable(error)
         if response["statusCode"] == 401:
             self.refused.add(request.headers["Authorization"])
         content = response.get("body", "")
@@ -92,8 +99,18 @@ class Theatre:
         return f"{base}?{'&'.join(kept)}" if kept else base
 
 
+def _unusable(error: str) -> Reply | OSError:
+    """What leads the client to one of the TRANSPORT_ERRORS."""
+    match error:
+        case "timeout":
+            return TimeoutError()
+        case "too-large":
+            return 200, {}, bytes(MAX_RESPONSE_BYTES + 1)
+    return ConnectionResetError()
+
+
 def secret(reference: str, *, fresh: bool = False) -> str:  # noqa: ARG001 (a fresh one is the same)
-    """The secret that a reference names here: any will do, as long as it tells which."""
+    """The secret that a reference names here: any will do, as long as it differs from others'."""
     return "secret-of-" + reference.replace("/", "-").replace(":", "-").replace("#", "-")
 
 
@@ -110,7 +127,7 @@ def same(wanted: Json, found: Json) -> bool:
 
 
 def _carried(scheme: Scheme, request: Request, tokens: list[str], refused: set[str | None]) -> int:
-    """How often a request has the scheme's credentials; a token that was answered 401 is none any more."""
+    """How often a request has the scheme's credentials; a token that was answered 401 counts no more."""
     sent = request.headers["Authorization"]
     match scheme:
         case Http(scheme="bearer", secret=reference):
@@ -126,7 +143,7 @@ def _carried(scheme: Scheme, request: Request, tokens: list[str], refused: set[s
 
 
 def _taken_apart(url: str) -> tuple[str, list[tuple[str, str]]]:
-    """A URL up to its query as it is written, and the query's pairs: `+` and `%20` are one."""
+    """A URL up to its query as it is written, and the query's pairs: `+` and `%20` are the same."""
     base, _, query = url.partition("?")
     return base, parse_qsl(query, keep_blank_values=True)
 

@@ -1,4 +1,4 @@
-"""Runs one task against the real provider, with everything that happens told and written down."""
+"""Runs one task against the real provider; everything that happens is shown and recorded."""
 
 import random
 import time
@@ -30,7 +30,7 @@ def _now() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where a trial happens. `clock` tells epoch milliseconds."""
+    """What a trial needs from outside. `clock` returns epoch milliseconds."""
 
     read_secret: ReadSecret
     say: Callable[[str], None] = print
@@ -61,7 +61,7 @@ class Trial:
         self._late = now - self._start  # so that the first step happens at 0
 
     def run(self, attempt_seconds: float, max_wait_seconds: float | None = None) -> Outcome:
-        """Ask until it ends, waiting as the answers and the file say, but never longer than `max_wait_seconds`."""
+        """Make attempts until the task ends; wait as answers and file say, but never longer than `max_wait_seconds`."""
         record = Record(generation=self._start, created_at=self._start, input=self._input)
         while True:
             now = self._around.clock() - self._late
@@ -93,11 +93,6 @@ class Trial:
     def vector(self, config: Json) -> dict[str, Any]:
         """What has happened so far, as a conversation for replay."""
         return self._recorder.vector(self._task, config, self._input, self._start // 1000)
-
-    @property
-    def gap(self) -> str | None:
-        """Why what has happened cannot be replayed."""
-        return self._recorder.gap
 
     def _secret(self, reference: str, *, fresh: bool) -> str:
         value = self._around.read_secret(reference, fresh=fresh)

@@ -1,4 +1,4 @@
-"""Listens to a provider at work: the real transport and the real acceptors, whose every step is told."""
+"""The real transport and the real acceptors, which tell listeners about every step."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -14,23 +14,23 @@ from shared.provider.wire.transport import Transport
 
 
 class Listener:
-    """Hears what happens, in this order."""
+    """Is told what happens, in this order."""
 
     def asked(self, call: Call, *, authorised: bool) -> None:
         """A request is sent; `authorised`: with credentials, which `call` does not show."""
 
     def answered(self, reply: Reply) -> None:
-        """It has its whole answer."""
+        """The whole answer has come."""
 
     def unanswered(self, error: TransportError) -> None:
-        """It has none."""
+        """No usable answer came."""
 
     def compared(self, number: int, acceptor: Acceptor, envelope: dict[str, Json], *, fits: bool) -> None:
-        """An acceptor of the file was held against this answer."""
+        """An acceptor of the file was compared with this answer."""
 
 
 class Wiretap(Transport):
-    """The transport of production, telling what it sends and gets; redirects are requests of their own."""
+    """The transport of production, which tells what it sends and gets; a redirect leads to a request of its own."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         super().__init__(4)
@@ -76,14 +76,14 @@ class _Noted(Acceptor):
 
     def matches(self, envelope: dict[str, Json]) -> bool:
         found = Acceptor.matches(self, envelope)
-        if "body" in envelope:  # else it is only asked whether it names a redirect
+        if "body" in envelope:  # without one, the question is only whether the acceptor names a redirect
             for listener in self.listeners:
                 listener.compared(self.number, self, envelope, fits=found)
         return found
 
 
 def tapped(rules: Rules, listeners: Sequence[Listener]) -> Rules:
-    """The same rules, whose acceptors tell what they are held against."""
+    """The same rules, whose acceptors tell what they are compared with."""
     acceptors = []
     for number, one in enumerate(rules.acceptors):
         fields = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}

@@ -1,4 +1,4 @@
-"""Shows a trial on the terminal while it happens, secrets masked."""
+"""Shows a trial on the terminal while it happens, with secrets masked."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -25,7 +25,7 @@ SHOWN_CHARACTERS = 2000
 
 
 class Witness(Listener):
-    """Tells by `say`, one line at a time."""
+    """Shows everything by `say`, one line at a time."""
 
     def __init__(self, say: Callable[[str], None], mask: Mask, rules: Rules) -> None:
         self._say = say
@@ -85,10 +85,10 @@ class Witness(Listener):
             case Pending(delay, partial, progress):
                 known = "" if partial is None else f", partial data {self._shown(partial)}"
                 known += "" if progress is None else f", progress {self._shown(progress)}"
-                self._say(f"  = still running{known}; asked again in {span(delay)}")
+                self._say(f"  = still running{known}; next attempt in {span(delay)}")
             case Retry(delay, reason, action):
                 begins = " with a new job" if action == "resubmit" else ""
-                self._say(f"  = trouble: {reason}{_meaning(reason)}; tried again{begins} in {span(delay)}")
+                self._say(f"  = error: {reason}{_meaning(reason)}; tried again{begins} in {span(delay)}")
             case Completed(data):
                 nothing = f" ({self._rules.data.text} finds nothing)" if data is None else ""
                 self._say(f"  = completed: {self._shown(data)}{nothing}")
@@ -101,13 +101,13 @@ class Witness(Listener):
         if reply is None:
             return
         if goes_on and 300 <= reply.status <= 399:
-            self._say("  a redirect that no acceptor names is followed")
+            self._say("  this redirect is followed: no acceptor names its status")
         elif self._envelope is None:
-            self._say("  no acceptor is on this stage, so its HTTP status decides")
+            self._say("  no acceptor is on this stage, so the HTTP status decides")
         else:
             status = self._rules.status
             found = self._shown(status.of(self._envelope))
-            self._say(f"  no acceptor matches ({status.text} is {found}), so its HTTP status decides")
+            self._say(f"  no acceptor matches ({status.text} is {found}), so the HTTP status decides")
 
     def _learn_tokens(self, reply: Reply) -> None:
         answer = _read(reply.body)

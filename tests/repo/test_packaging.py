@@ -1,6 +1,7 @@
 """What is shipped: dependencies where they belong, pinned, and short modules."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -37,6 +38,7 @@ def imports(*files: Path) -> set[str]:
     return {name.partition(".")[0] for name in found}
 
 
+@functools.cache
 def foreign(*folders: str) -> set[str]:
     """The packages that code in these folders imports and that are neither ours nor the standard library's."""
     return imports(*modules(*folders)) - {"handlers", "shared", "local", "tests"} - sys.stdlib_module_names

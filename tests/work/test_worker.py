@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,61 +30,93 @@ if TYPE_CHECKING:
 
 MAX_CRASHES = 3
 CONFIRM_SECONDS = 300
-ATTEMPT_SECONDS = 5.0
-
-Fresh = Callable[..., Item]
 
 
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        yield simulator
+class Desk:
+    """A worker, and the task that a test gives it: one of `example`, unless it begins another."""
 
+    def __init__(self, store: Store, simulator: Simulator, clock: Clock, dynamodb: "DynamoDBClient") -> None:
+        self.store, self.simulator, self.clock = store, simulator, clock
+        self.outage = DynamoDBOutage(dynamodb)
+        self.providers = {"example": simulator.provider(EXAMPLE), "job": simulator.provider(JOB)}
+        settings = {"max_crashes": MAX_CRASHES, "confirm_seconds": CONFIRM_SECONDS}
+        self.worker = Worker(parts_of(store, None, self.providers, clock, **settings))
+        self.begun = self.begin()
 
-@pytest.fixture
-def providers(simulator: Simulator) -> dict[str, Provider]:
-    return {"example": simulator.provider(EXAMPLE), "job": simulator.provider(JOB)}
-
-
-@pytest.fixture
-def worker(store: Store, providers: dict[str, Provider], clock: Clock) -> Worker:
-    return Worker(parts_of(store, None, providers, clock, max_crashes=MAX_CRASHES, confirm_seconds=CONFIRM_SECONDS))
-
-
-@pytest.fixture
-def outage(dynamodb: "DynamoDBClient", store: Store) -> DynamoDBOutage:
-    return DynamoDBOutage(dynamodb)
-
-
-@pytest.fixture
-def begin(store: Store, clock: Clock) -> Fresh:
-    """Begins the next generation of a task."""
-
-    def begin(provider: str = "job", name: str = "a", input_: Any = None) -> Item:
-        task = Task(provider, name)
-        item = store.begin(task, store.get(task, clock()), input_ or {}, clock())
-        assert item is not None
+    def begin(self, provider: str = "example", input_: Any = None) -> Item:
+        """The next generation of the task begins, unless one is under way."""
+        task = Task(provider, "a")
+        seen = self.store.get(task, self.clock())
+        item = self.store.begin(task, seen, input_ or {}, self.clock()) or seen
+        assert item
+        self.begun = item
+        self.outage.calls.clear()
         return item
 
-    return begin
+    def record(self, **changes: Any) -> Record:
+        """What the item knew when the task began, but for the changes; with outputs it is submitted."""
+        submitted = {"submitted_at": self.clock()} if changes.get("outputs") else {}
+        return dataclasses.replace(record_of(self.begun), **submitted | changes)
+
+    def save(self, record: Record) -> Record:
+        """What somebody else stored."""
+        self.store.save(self.begun.task, record, self.clock(), resubmit=record.outputs is None)
+        return record
+
+    @property
+    def item(self) -> Item:
+        """The item as it stands."""
+        found = self.store.get(self.begun.task, self.clock())
+        assert found
+        return found
+
+    def hold(self) -> Hold:
+        return Hold(self.begun.task, self.begun.generation, "token")
+
+    def work(
+        self, *answers: Said, record: Record | str | None = None, crashes: int = 0, seconds: float = 5
+    ) -> Settlement:
+        """The task is worked on, its record as the item began unless told otherwise; the provider says the answers."""
+        if answers:
+            self.simulator.say(*answers)
+        text = record if isinstance(record, str) else (record or self.record()).to_text()
+        return self.worker.work(Claimed(self.hold(), crashes, text), seconds)
+
+    def again(self, settlement: Settlement, *answers: Said) -> Settlement:
+        """The task is handed out as that settlement left it; `outage.calls` begins anew."""
+        assert settlement.verb == "release"
+        self.outage.calls.clear()
+        return self.work(*answers, record=settlement.record)
+
+    def end(self, how: str) -> None:
+        """What another worker or a user did meanwhile."""
+        begun = self.begun
+        match how:
+            case "completed":
+                self.store.complete(begun.task, begun.generation, {"other": 1}, self.clock())
+            case "failed" | "refused":
+                error = {"reason": "upstream", "error": None, "refused": how == "refused"}
+                self.store.fail(begun.task, begun.generation, error, self.clock())
+            case "cancelled":
+                self.store.cancel(begun.task, begun.generation, self.clock())
+            case _:
+                self.store.cancel(begun.task, begun.generation, self.clock())
+                self.begin(begun.task.provider)
+                if how != "newer":
+                    self.end(how.removeprefix("newer "))
+                self.begun = begun
 
 
-def claimed(item: Item, record: Record | str | None = None, *, crashes: int = 0) -> Claimed:
-    """The item's task as a claim would hand it out; `record` None: as its item has it."""
-    text = (record or record_of(item)).to_text() if not isinstance(record, str) else record
-    return Claimed(Hold(item.task, item.generation, "token"), crashes, text)
+@pytest.fixture
+def desk(store: Store, clock: Clock, dynamodb: "DynamoDBClient") -> Iterator[Desk]:
+    with Simulator() as simulator:
+        yield Desk(store, simulator, clock, dynamodb)
 
 
-def again(item: Item, settlement: Settlement, *, crashes: int = 0) -> Claimed:
-    """The task as it is handed out after that settlement."""
-    assert settlement.verb == "release"
-    return claimed(item, settlement.record, crashes=crashes)
-
-
-def now_in(store: Store, item: Item, clock: Clock) -> Item:
-    found = store.get(item.task, clock())
-    assert found is not None
-    return found
+def kept(settlement: Settlement) -> Record:
+    """The record that goes back to Redis."""
+    assert settlement.record
+    return settlement.record
 
 
 def noise(size: int) -> str:
@@ -92,33 +124,36 @@ def noise(size: int) -> str:
     return random.Random(1).randbytes(size // 2 * 3).hex()
 
 
+ENDS = {
+    "failed": "bury",
+    "refused": "forget",
+    "completed": "forget",
+    "cancelled": "forget",
+    "newer": "forget",
+    "newer failed": "forget",
+}
+ANSWERS = [completed({"mine": 1}), pending({"mine": 1}, id="j"), refused(), says(500, {})]
+every_end = pytest.mark.parametrize(("how", "verb"), ENDS.items())
+every_answer = pytest.mark.parametrize("answer", ANSWERS, ids=["completed", "pending", "failed", "trouble"])
+
+
 # --- store, then complete
 
 
-def test_what_is_completed_stands_in_the_item_before_the_task_leaves(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin("example")
-    simulator.say(completed({"total": 30.4}))
-    settlement = worker.work(claimed(item), ATTEMPT_SECONDS)
+def test_what_is_completed_stands_in_the_item_before_the_task_leaves(desk: Desk) -> None:
+    settlement = desk.work(completed({"total": 30.4}))
     assert (settlement.verb, settlement.counts_as) == ("complete", "completed")
     assert settlement.outcome == Completed({"total": 30.4})
-    stored = now_in(store, item, clock)
-    assert (stored.status, stored.data, stored.partial) == ("completed", {"total": 30.4}, None)
+    assert (desk.item.status, desk.item.data, desk.item.partial) == ("completed", {"total": 30.4}, None)
 
 
-def test_pending_comes_back_after_its_delay_with_what_was_learned_stored(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin()
-    simulator.say(pending({"city": "Ghent"}, id="j-1"))
-    settlement = worker.work(claimed(item), ATTEMPT_SECONDS)
+def test_pending_comes_back_after_its_delay_with_what_was_learned_stored(desk: Desk) -> None:
+    desk.begin("job")
+    settlement = desk.work(pending({"city": "Ghent"}, id="j-1"))
     assert (settlement.verb, settlement.counts_as, settlement.delay_seconds) == ("release", "snoozed", 2)
-    assert settlement.record
-    assert (settlement.record.outputs, settlement.record.attempts) == ({"id": "j-1"}, 1)
-    stored = now_in(store, item, clock)
-    assert (stored.status, stored.outputs, stored.partial) == ("pending", {"id": "j-1"}, {"city": "Ghent"})
-    assert (stored.submitted_at, stored.resubmits) == (clock(), 0)
+    assert (kept(settlement).outputs, kept(settlement).attempts) == ({"id": "j-1"}, 1)
+    assert (desk.item.status, desk.item.outputs, desk.item.partial) == ("pending", {"id": "j-1"}, {"city": "Ghent"})
+    assert (desk.item.submitted_at, desk.item.resubmits) == (desk.clock(), 0)
 
 
 @pytest.mark.parametrize(
@@ -126,113 +161,58 @@ def test_pending_comes_back_after_its_delay_with_what_was_learned_stored(
     [BROKEN, DRIPPING, says(500, {}), says(503, None), Said(200, b"<html>"), Said(200, b'{"a": NaN}'), says(300, {})],
     ids=["connection error", "timeout", "500", "503", "unreadable", "not JSON", "300"],
 )
-def test_trouble_puts_the_task_back_for_later_and_counts_an_error(
-    worker: Worker, begin: Fresh, simulator: Simulator, trouble: Said
-) -> None:
-    simulator.say(trouble)
-    settlement = worker.work(claimed(begin("example")), 0.2)
+def test_trouble_puts_the_task_back_for_later_and_counts_an_error(desk: Desk, trouble: Said) -> None:
+    settlement = desk.work(trouble, seconds=0.2)
     assert (settlement.verb, settlement.counts_as, settlement.delay_seconds) == ("release", "retried", 2)
     assert isinstance(settlement.outcome, Retry)
-    assert settlement.record
-    assert (settlement.record.errors, settlement.record.attempts) == (1, 1)
+    assert (kept(settlement).errors, kept(settlement).attempts) == (1, 1)
 
 
-def test_a_floor_of_zero_puts_it_at_the_end_of_the_queue_at_once(
-    store: Store, clock: Clock, begin: Fresh, simulator: Simulator
-) -> None:
-    coin = simulator.provider(EXAMPLE, polling={"minDelay": 0, "multiplier": 1, "maxErrors": 1000})
-    worker = Worker(parts_of(store, None, {"example": coin}, clock))
-    simulator.say(says(300, {"status": "multiple choices"}))
-    settlement = worker.work(claimed(begin("example")), ATTEMPT_SECONDS)
+def test_a_floor_of_zero_puts_it_at_the_end_of_the_queue_at_once(desk: Desk) -> None:
+    coin = EXAMPLE | {"polling": {"minDelay": 0, "multiplier": 1, "maxErrors": 1000}}
+    desk.providers["example"] = desk.simulator.provider(coin)
+    settlement = desk.work(says(300, {"status": "multiple choices"}))
     assert (settlement.verb, settlement.delay_seconds) == ("release", 0)
 
 
-def test_a_failure_is_stored_and_then_buried(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin("example")
-    simulator.say(refused("no such customer"))
-    settlement = worker.work(claimed(item), ATTEMPT_SECONDS)
-    assert (settlement.verb, settlement.counts_as) == ("bury", "buried")
-    stored = now_in(store, item, clock)
-    assert stored.status == "failed"
-    assert stored.error == {"reason": "upstream", "error": "no such customer", "refused": False}
+def test_a_failure_is_stored_and_then_buried(desk: Desk) -> None:
+    settlement = desk.work(refused("no such customer"))
+    assert (settlement.verb, settlement.counts_as, desk.item.status) == ("bury", "buried", "failed")
+    assert desk.item.error == {"reason": "upstream", "error": "no such customer", "refused": False}
 
 
-def test_a_refusal_in_the_request_itself_is_no_dead_letter(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin("example")
-    simulator.say(refused())
-    hold = Hold(item.task, item.generation, "token")
-    settlement = worker.attempt(hold, record_of(item), ATTEMPT_SECONDS, inline=True)
+def test_a_refusal_in_the_request_itself_is_no_dead_letter(desk: Desk) -> None:
+    desk.simulator.say(refused())
+    settlement = desk.worker.attempt(desk.hold(), desk.record(), 5, inline=True)
     assert (settlement.verb, settlement.counts_as) == ("forget", "refused")
-    assert now_in(store, item, clock).refused
+    assert desk.item.refused
 
 
-def test_too_many_errors_end_it(worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock) -> None:
-    item = begin("example")
-    simulator.say(says(500, {}))
-    settlement = worker.work(claimed(item, dataclasses.replace(record_of(item), errors=5)), ATTEMPT_SECONDS)
-    assert settlement.verb == "bury"
-    assert now_in(store, item, clock).error["reason"] == "too-many-errors"
+def test_too_many_errors_end_it(desk: Desk) -> None:
+    assert desk.work(says(500, {}), record=desk.record(errors=5)).verb == "bury"
+    assert desk.item.error["reason"] == "too-many-errors"
 
 
 # --- the generation is no longer pending
 
 
-def end(store: Store, item: Item, how: str, clock: Clock) -> None:
-    """What another worker or a user did meanwhile."""
-    match how:
-        case "completed":
-            store.complete(item.task, item.generation, {"other": 1}, clock())
-        case "failed" | "refused":
-            error = {"reason": "upstream", "error": None, "refused": how == "refused"}
-            store.fail(item.task, item.generation, error, clock())
-        case "cancelled":
-            store.cancel(item.task, item.generation, clock())
-        case "newer" | "newer failed" | "newer cancelled":
-            store.cancel(item.task, item.generation, clock())
-            newer = store.begin(item.task, store.get(item.task, clock()), {}, clock())
-            assert newer
-            if how != "newer":
-                end(store, newer, how.removeprefix("newer "), clock)
-
-
-ENDS = [
-    ("failed", "bury"),
-    ("refused", "forget"),
-    ("completed", "forget"),
-    ("cancelled", "forget"),
-    ("newer", "forget"),
-    ("newer failed", "forget"),
-]
-ANSWERS = [completed({"mine": 1}), pending({"mine": 1}, id="j"), refused(), says(500, {})]
-
-
 @pytest.mark.promise("once", "the first end that is stored stays; a late write changes nothing")
-@pytest.mark.parametrize(("how", "verb"), ENDS)
-@pytest.mark.parametrize("answer", ANSWERS, ids=["completed", "pending", "failed", "trouble"])
+@every_end
+@every_answer
 def test_whatever_it_found_a_superseded_generation_ends_as_the_item_says(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, how: str, verb: str, answer: Said
+    desk: Desk, how: str, verb: str, answer: Said
 ) -> None:
-    item = begin("example")
-    simulator.say(answer.after(lambda: end(store, item, how, clock)))
-    settlement = worker.work(claimed(item), ATTEMPT_SECONDS)
+    settlement = desk.work(answer.after(lambda: desk.end(how)))
     assert settlement.verb == verb
     assert settlement.counts_as == {"bury": "buried", "forget": "forgotten"}[verb]
-    assert settlement.item == now_in(store, item, clock)
-    assert "mine" not in json.dumps(now_in(store, item, clock).data)
+    assert settlement.item == desk.item
+    assert "mine" not in json.dumps(desk.item.data)
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=["completed", "pending", "failed", "trouble"])
-def test_a_generation_whose_item_is_gone_is_forgotten(
-    worker: Worker, begin: Fresh, simulator: Simulator, dynamodb: "DynamoDBClient", answer: Said
-) -> None:
-    item = begin("example")
-    key: Any = {"task_id": {"S": item.task.id}}
-    simulator.say(answer.after(lambda: dynamodb.delete_item(TableName="meanwhile", Key=key)))
-    settlement = worker.work(claimed(item), ATTEMPT_SECONDS)
+@every_answer
+def test_a_generation_whose_item_is_gone_is_forgotten(desk: Desk, dynamodb: "DynamoDBClient", answer: Said) -> None:
+    key: Any = {"task_id": {"S": desk.begun.task.id}}
+    settlement = desk.work(answer.after(lambda: dynamodb.delete_item(TableName="meanwhile", Key=key)))
     assert (settlement.verb, settlement.item) == ("forget", None)
     assert "Item" not in dynamodb.get_item(TableName="meanwhile", Key=key)
 
@@ -240,491 +220,333 @@ def test_a_generation_whose_item_is_gone_is_forgotten(
 @pytest.mark.promise(
     "once", "a cancelled task stays cancelled, and a worker that was asking just then tells the provider"
 )
-def test_a_worker_that_finds_its_task_cancelled_tells_the_provider_with_the_outputs_it_just_got(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin("job")
-    simulator.say(pending(id="j-9").after(lambda: end(store, item, "cancelled", clock)), says(200, {}))
-    assert worker.work(claimed(item), ATTEMPT_SECONDS).verb == "forget"
-    assert simulator.calls() == ["POST /jobs", "DELETE /jobs/j-9"]
+def test_a_worker_that_finds_its_task_cancelled_tells_the_provider_with_the_outputs_it_just_got(desk: Desk) -> None:
+    desk.begin("job")
+    assert desk.work(pending(id="j-9").after(lambda: desk.end("cancelled")), says(200, {})).verb == "forget"
+    assert desk.simulator.calls() == ["POST /jobs", "DELETE /jobs/j-9"]
 
 
 @pytest.mark.parametrize("how", ["completed", "failed", "newer", "newer cancelled"])
-def test_no_provider_is_told_to_cancel_what_ended_otherwise(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, how: str
-) -> None:
-    item = begin("job")
-    simulator.say(pending(id="j-9").after(lambda: end(store, item, how, clock)))
-    worker.work(claimed(item), ATTEMPT_SECONDS)
-    assert simulator.calls() == ["POST /jobs"]
+def test_no_provider_is_told_to_cancel_what_ended_otherwise(desk: Desk, how: str) -> None:
+    desk.begin("job")
+    desk.work(pending(id="j-9").after(lambda: desk.end(how)))
+    assert desk.simulator.calls() == ["POST /jobs"]
 
 
 # --- writing only what changed
 
 
-def test_an_unchanged_pending_answer_writes_nothing_and_reads_nothing(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage
+@pytest.mark.parametrize(
+    ("answer", "calls"),
+    [
+        (pending({"a": 1}, id="j"), []),
+        (pending({"a": 2}, id="j"), ["UpdateItem"]),
+        (pending({"a": 1, "b": 1}), ["UpdateItem"]),
+    ],
+)
+def test_a_changed_partial_answer_is_written_and_for_an_unchanged_one_nothing_is_read_or_written(
+    desk: Desk, answer: Said, calls: list[str]
 ) -> None:
-    item = begin()
-    simulator.say(pending({"a": 1}, id="j"))
-    first = worker.work(claimed(item), ATTEMPT_SECONDS)
-    outage.calls.clear()
-    second = worker.work(again(item, first), ATTEMPT_SECONDS)
-    assert outage.calls == []
-    assert second.record
-    assert second.record.polls == 2
+    desk.begin("job")
+    settlement = desk.again(desk.work(pending({"a": 1}, id="j")), answer)
+    assert desk.outage.calls == calls
+    assert kept(settlement).polls == 2
 
 
-@pytest.mark.parametrize("answer", [pending({"a": 2}, id="j"), pending({"a": 1, "b": 1})])
-def test_a_changed_partial_answer_is_written(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage, answer: Said
-) -> None:
-    item = begin()
-    simulator.say(pending({"a": 1}, id="j"), answer)
-    first = worker.work(claimed(item), ATTEMPT_SECONDS)
-    outage.calls.clear()
-    worker.work(again(item, first), ATTEMPT_SECONDS)
-    assert outage.calls == ["UpdateItem"]
+def test_the_first_trouble_writes_when_it_was_submitted_and_the_next_writes_nothing(desk: Desk) -> None:
+    first = desk.work(says(500, {}))
+    assert desk.item.submitted_at == desk.clock()
+    desk.clock.advance(CONFIRM_SECONDS * 2)
+    desk.again(first)
+    assert desk.outage.calls == []
 
 
-def test_the_first_trouble_writes_when_it_was_submitted_and_the_next_writes_nothing(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage, store: Store, clock: Clock
-) -> None:
-    item = begin("example")
-    simulator.say(says(500, {}))
-    submitted_at = clock()
-    first = worker.work(claimed(item), ATTEMPT_SECONDS)
-    assert now_in(store, item, clock).submitted_at == submitted_at
-    clock.advance(CONFIRM_SECONDS * 2)
-    outage.calls.clear()
-    worker.work(again(item, first), ATTEMPT_SECONDS)
-    assert outage.calls == []
+def test_a_long_unchanged_task_is_read_again_after_confirm_seconds_and_not_again_for_as_long(desk: Desk) -> None:
+    desk.begin("job")
+    settlement = desk.work(pending({"a": 1}, id="j"))
+    for seconds, calls in ((CONFIRM_SECONDS, []), (0.001, ["GetItem"]), (1, [])):
+        desk.clock.advance(seconds)
+        settlement = desk.again(settlement)
+        assert desk.outage.calls == calls
 
 
-def test_a_long_unchanged_task_is_read_again_after_confirm_seconds_and_then_left_alone_for_as_long(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage, clock: Clock
-) -> None:
-    item = begin()
-    simulator.say(pending({"a": 1}, id="j"))
-    settlement = worker.work(claimed(item), ATTEMPT_SECONDS)
-    outage.calls.clear()
-    for seconds, calls in ((CONFIRM_SECONDS, []), (0.001, ["GetItem"]), (1, ["GetItem"])):
-        clock.advance(seconds)
-        settlement = worker.work(again(item, settlement), ATTEMPT_SECONDS)
-        assert outage.calls == calls
+@every_end
+def test_that_second_look_finds_a_generation_that_has_ended(desk: Desk, how: str, verb: str) -> None:
+    desk.begin("job")
+    settlement = desk.work(pending({"a": 1}, id="j"))
+    desk.end(how)
+    desk.clock.advance(CONFIRM_SECONDS + 1)
+    assert desk.again(settlement).verb == verb
 
 
-@pytest.mark.parametrize(("how", "verb"), ENDS)
-def test_that_second_look_finds_a_generation_that_has_ended(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, how: str, verb: str
-) -> None:
-    item = begin()
-    simulator.say(pending({"a": 1}, id="j"))
-    settlement = worker.work(claimed(item), ATTEMPT_SECONDS)
-    end(store, item, how, clock)
-    clock.advance(CONFIRM_SECONDS + 1)
-    assert worker.work(again(item, settlement), ATTEMPT_SECONDS).verb == verb
+def test_a_look_at_the_item_takes_over_the_job_that_it_knows(desk: Desk) -> None:
+    desk.begin("job")
+    first = desk.record(outputs={"id": "j-1"}).confirmed(desk.clock())
+    desk.save(dataclasses.replace(first, outputs={"id": "j-2"}, resubmits=1))
+    desk.clock.advance(CONFIRM_SECONDS + 1)
+    known = kept(desk.work(pending(), record=first))
+    assert (known.outputs, known.resubmits) == ({"id": "j-2"}, 1)
 
 
 # --- the store is away or refuses
 
 
-def test_outputs_that_could_not_be_stored_are_carried_to_redis_and_written_next_time(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage, store: Store, clock: Clock
-) -> None:
-    item = begin()
-    simulator.say(pending({"a": 1}, id="j"))
-    outage.away = {"UpdateItem"}
-    first = worker.work(claimed(item), ATTEMPT_SECONDS)
-    assert (first.verb, first.delay_seconds) == ("release", 2)
-    assert first.record
-    assert first.record.outputs == {"id": "j"}
-    assert now_in(store, item, clock).outputs is None
-
-    outage.away = set()
-    second = worker.work(again(item, first), ATTEMPT_SECONDS)
-    assert now_in(store, item, clock).outputs == {"id": "j"}
-    assert simulator.calls() == ["POST /jobs", "GET /jobs/j"]
-    assert second.counts_as == "snoozed"
+def test_outputs_that_could_not_be_stored_are_carried_to_redis_and_written_next_time(desk: Desk) -> None:
+    desk.begin("job")
+    desk.outage.away = {"UpdateItem"}
+    first = desk.work(pending({"a": 1}, id="j"))
+    assert (first.verb, first.delay_seconds, kept(first).outputs) == ("release", 2, {"id": "j"})
+    assert not desk.item.outputs
+    desk.outage.away = set()
+    assert desk.again(first).counts_as == "snoozed"
+    assert desk.item.outputs == {"id": "j"}
+    assert desk.simulator.calls() == ["POST /jobs", "GET /jobs/j"]
 
 
 @pytest.mark.promise("ends", "a result that could not be stored is asked for again and counts no error of the provider")
 @pytest.mark.parametrize("answer", [completed({"x": 1}), refused(), pending({"a": 1}, id="j"), says(500, {})])
-def test_a_store_that_is_away_counts_no_error_of_the_provider(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage, answer: Said
-) -> None:
-    item = begin("example")
-    simulator.say(answer)
-    outage.away = {"UpdateItem"}
-    settlement = worker.work(claimed(item), ATTEMPT_SECONDS)
+def test_a_store_that_is_away_counts_no_error_of_the_provider(desk: Desk, answer: Said) -> None:
+    desk.outage.away = {"UpdateItem"}
+    settlement = desk.work(answer)
     assert (settlement.verb, settlement.counts_as) == ("release", "released")
-    assert settlement.record
-    assert settlement.record.errors == (1 if isinstance(settlement.outcome, Retry) else 0)
+    assert kept(settlement).errors == (1 if isinstance(settlement.outcome, Retry) else 0)
 
 
 @pytest.mark.promise("ends", "a result that could not be stored is asked for again and counts no error of the provider")
 @pytest.mark.parametrize("answer", [completed({"x": 1}), refused()])
-def test_an_end_that_could_not_be_stored_is_asked_for_again_soon(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage, store: Store, clock: Clock, answer: Said
-) -> None:
-    item = begin("example")
-    simulator.say(answer)
-    outage.away = {"UpdateItem"}
-    first = worker.work(claimed(item), ATTEMPT_SECONDS)
+def test_an_end_that_could_not_be_stored_is_asked_for_again_soon(desk: Desk, answer: Said) -> None:
+    desk.outage.away = {"UpdateItem"}
+    first = desk.work(answer)
     assert first.delay_seconds == STORE_RETRY_SECONDS
-    outage.away = set()
-    assert worker.work(again(item, first), ATTEMPT_SECONDS).verb in ("complete", "bury")
-    assert now_in(store, item, clock).status != "pending"
+    desk.outage.away = set()
+    assert desk.again(first).verb in ("complete", "bury")
+    assert desk.item.status != "pending"
 
 
-def test_the_last_error_allowed_does_not_become_one_too_many_because_the_store_was_away(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage
-) -> None:
-    item = begin("example")
-    simulator.say(says(500, {}))
-    outage.away = {"UpdateItem"}
-    settlement = worker.work(claimed(item, dataclasses.replace(record_of(item), errors=5)), ATTEMPT_SECONDS)
+def test_the_last_error_allowed_does_not_become_one_too_many_because_the_store_was_away(desk: Desk) -> None:
+    desk.outage.away = {"UpdateItem"}
+    settlement = desk.work(says(500, {}), record=desk.record(errors=5))
     assert isinstance(settlement.outcome, Failed)
-    outage.away = set()
-    simulator.say(completed({"x": 1}))
-    assert worker.work(again(item, settlement), ATTEMPT_SECONDS).verb == "complete"
+    desk.outage.away = set()
+    assert desk.again(settlement, completed({"x": 1})).verb == "complete"
 
 
-def test_a_store_that_cannot_be_read_leaves_the_record_as_it_was_and_nobody_is_asked(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage
-) -> None:
-    outage_item = begin("job")
-    outage.away = {"GetItem"}
-    settlement = worker.work(claimed(outage_item), ATTEMPT_SECONDS)
+def test_a_store_that_cannot_be_read_leaves_the_record_as_it_was_and_nobody_is_asked(desk: Desk) -> None:
+    desk.begin("job")
+    desk.outage.away = {"GetItem"}
+    settlement = desk.work()
     assert (settlement.verb, settlement.record, settlement.delay_seconds) == ("release", None, STORE_RETRY_SECONDS)
-    assert simulator.calls() == []
+    assert desk.simulator.calls() == []
 
 
 @pytest.mark.promise("large", "data that even DynamoDB cannot hold end the task as `too-large`")
-def test_data_that_dynamodb_cannot_hold_ends_the_task_as_too_large(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin("example")
-    simulator.say(completed({"all": noise(LIMITS["data"])}))
-    assert worker.work(claimed(item), ATTEMPT_SECONDS).verb == "bury"
-    stored = now_in(store, item, clock)
-    assert (stored.status, stored.error["reason"], stored.data) == ("failed", "too-large", None)
+@pytest.mark.parametrize(
+    ("provider", "answer"),
+    [("example", completed({"all": noise(LIMITS["data"])})), ("job", pending(id=noise(LIMITS["outputs"])))],
+    ids=["data", "outputs"],
+)
+def test_what_dynamodb_cannot_hold_ends_the_task_as_too_large(desk: Desk, provider: str, answer: Said) -> None:
+    desk.begin(provider)
+    assert desk.work(answer).verb == "bury"
+    assert (desk.item.status, desk.item.error["reason"], desk.item.data) == ("failed", "too-large", None)
 
 
-def test_an_error_that_dynamodb_cannot_hold_is_cut(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin("example")
-    simulator.say(refused(noise(LIMITS["error"])))
-    assert worker.work(claimed(item), ATTEMPT_SECONDS).verb == "bury"
-    error = now_in(store, item, clock).error
-    assert error["reason"] == "upstream"
-    assert "too large" in error["error"]
+def test_an_error_that_dynamodb_cannot_hold_is_cut(desk: Desk) -> None:
+    assert desk.work(refused(noise(LIMITS["error"]))).verb == "bury"
+    assert desk.item.error["reason"] == "upstream"
+    assert "too large" in desk.item.error["error"]
 
 
-def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, outage: DynamoDBOutage
-) -> None:
-    item = begin("job")
-    simulator.say(pending({"all": noise(LIMITS["partial"])}, id="j"))
-    first = worker.work(claimed(item), ATTEMPT_SECONDS)
+def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(desk: Desk) -> None:
+    desk.begin("job")
+    first = desk.work(pending({"all": noise(LIMITS["partial"])}, id="j"))
     assert (first.verb, first.counts_as) == ("release", "snoozed")
-    stored = now_in(store, item, clock)
-    assert (stored.status, stored.outputs, stored.partial) == ("pending", {"id": "j"}, None)
-    outage.calls.clear()
-    worker.work(again(item, first), ATTEMPT_SECONDS)
-    assert outage.calls == []
+    assert (desk.item.status, desk.item.outputs, desk.item.partial) == ("pending", {"id": "j"}, None)
+    desk.again(first)
+    assert desk.outage.calls == []
 
 
-def test_outputs_that_dynamodb_cannot_hold_end_the_task(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
+def test_a_failure_that_dynamodb_has_no_room_for_is_tried_again_soon(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = begin("job")
-    simulator.say(pending(id=noise(LIMITS["outputs"])))
-    assert worker.work(claimed(item), ATTEMPT_SECONDS).verb == "bury"
-    assert now_in(store, item, clock).error["reason"] == "too-large"
+    def full(*_: Any) -> None:
+        raise StoreTooLarge("DynamoDB: Item size to update has exceeded the maximum allowed size")
+
+    monkeypatch.setattr(desk.store, "fail", full)
+    settlement = desk.work(refused())
+    assert (settlement.verb, settlement.delay_seconds) == ("release", STORE_RETRY_SECONDS)
 
 
 # --- no second job
 
 
 @pytest.mark.promise("submits", "a job whose answer was stored is never submitted again: the item is read first")
-def test_before_a_submit_by_process_outputs_in_the_item_are_used(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
+def test_before_a_submit_by_process_outputs_in_the_item_are_used(desk: Desk) -> None:
+    desk.begin("job")
+    learned = desk.save(desk.record(outputs={"id": "j-1"}, partial={"a": 1}))
+    desk.clock.advance(100)
+    known = kept(desk.work(pending({"b": 1})))
+    assert desk.simulator.calls() == ["GET /jobs/j-1"]
+    assert (known.submitted_at, known.outputs) == (learned.submitted_at, {"id": "j-1"})
+
+
+@pytest.mark.parametrize(("provider", "record"), [("job", None), ("example", "")], ids=["submit", "no record"])
+@every_end
+def test_before_a_submit_or_without_a_record_a_generation_that_has_ended_is_noticed(
+    desk: Desk, how: str, verb: str, provider: str, record: str | None
 ) -> None:
-    item = begin("job")
-    submitted_at = clock()
-    learned = dataclasses.replace(record_of(item), outputs={"id": "j-1"}, submitted_at=submitted_at, partial={"a": 1})
-    store.save(item.task, learned, clock())
-    clock.advance(100)
-    simulator.say(pending({"b": 1}))
-    settlement = worker.work(claimed(item), ATTEMPT_SECONDS)
-    assert simulator.calls() == ["GET /jobs/j-1"]
-    assert settlement.record
-    assert (settlement.record.submitted_at, settlement.record.outputs) == (submitted_at, {"id": "j-1"})
+    desk.begin(provider)
+    desk.end(how)
+    assert desk.work(record=record).verb == verb
+    assert desk.simulator.calls() == []
 
 
-@pytest.mark.parametrize(("how", "verb"), ENDS)
-def test_before_a_submit_by_process_a_generation_that_has_ended_is_noticed(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, how: str, verb: str
-) -> None:
-    item = begin("job")
-    end(store, item, how, clock)
-    assert worker.work(claimed(item), ATTEMPT_SECONDS).verb == verb
-    assert simulator.calls() == []
+def test_the_requests_own_submit_does_not_read_the_item_it_has_just_written(desk: Desk) -> None:
+    desk.begin("job")
+    desk.simulator.say(pending(id="j"))
+    desk.worker.attempt(desk.hold(), desk.record(), 5, inline=True)
+    assert desk.outage.calls == ["UpdateItem"]
 
 
-def test_the_requests_own_submit_does_not_read_the_item_it_has_just_written(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage
-) -> None:
-    item = begin("job")
-    simulator.say(pending(id="j"))
-    outage.calls.clear()
-    worker.attempt(Hold(item.task, item.generation, "token"), record_of(item), ATTEMPT_SECONDS, inline=True)
-    assert outage.calls == ["UpdateItem"]
-
-
-def test_a_provider_without_a_poll_operation_is_simply_asked_again(
-    worker: Worker, begin: Fresh, simulator: Simulator, outage: DynamoDBOutage
-) -> None:
-    item = begin("example")
-    simulator.say(says(500, {}))
-    outage.calls.clear()
-    worker.work(claimed(item), ATTEMPT_SECONDS)
-    assert outage.calls == ["UpdateItem"]
+def test_a_provider_without_a_poll_operation_is_simply_asked_again(desk: Desk) -> None:
+    desk.work(says(500, {}))
+    assert desk.outage.calls == ["UpdateItem"]
 
 
 @pytest.mark.promise("submits", "a lost job is submitted anew only once its loss is in the item")
-def test_a_resubmit_stands_in_the_item_before_it_happens(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin("job")
-    record = dataclasses.replace(record_of(item), outputs={"id": "j-1"}, submitted_at=clock()).confirmed(clock())
-    store.save(item.task, record, clock())
-    simulator.say(says(200, {"status": "lost"}))
-    settlement = worker.work(claimed(item, record), ATTEMPT_SECONDS)
+def test_a_resubmit_stands_in_the_item_before_it_happens(desk: Desk) -> None:
+    desk.begin("job")
+    record = desk.save(desk.record(outputs={"id": "j-1"}).confirmed(desk.clock()))
+    settlement = desk.work(says(200, {"status": "lost"}), record=record)
     assert isinstance(settlement.outcome, Retry)
     assert settlement.outcome.action == "resubmit"
-    stored = now_in(store, item, clock)
-    assert (stored.outputs, stored.resubmits) == (None, 1)
-    simulator.say(pending(id="j-2"))
-    worker.work(again(item, settlement), ATTEMPT_SECONDS)
-    assert simulator.calls() == ["GET /jobs/j-1", "POST /jobs"]
-    assert now_in(store, item, clock).outputs == {"id": "j-2"}
+    assert (desk.item.outputs, desk.item.resubmits) == (None, 1)
+    desk.again(settlement, pending(id="j-2"))
+    assert desk.simulator.calls() == ["GET /jobs/j-1", "POST /jobs"]
+    assert desk.item.outputs == {"id": "j-2"}
 
 
 @pytest.mark.promise("submits", "a lost job is submitted anew only once its loss is in the item")
-def test_a_resubmit_that_could_not_be_stored_does_not_happen(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, outage: DynamoDBOutage
-) -> None:
-    item = begin("job")
-    record = dataclasses.replace(record_of(item), outputs={"id": "j-1"}, submitted_at=clock()).confirmed(clock())
-    simulator.say(says(200, {"status": "lost"}))
-    outage.away = {"UpdateItem"}
-    settlement = worker.work(claimed(item, record), ATTEMPT_SECONDS)
-    outage.away = set()
-    worker.work(again(item, settlement), ATTEMPT_SECONDS)
-    assert simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-1"]
+def test_a_resubmit_that_could_not_be_stored_does_not_happen(desk: Desk) -> None:
+    desk.begin("job")
+    desk.outage.away = {"UpdateItem"}
+    settlement = desk.work(
+        says(200, {"status": "lost"}), record=desk.record(outputs={"id": "j-1"}).confirmed(desk.clock())
+    )
+    desk.outage.away = set()
+    desk.again(settlement)
+    assert desk.simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-1"]
 
 
 @pytest.mark.promise("once", "a late worker does not write a lost job over the one that followed")
 @pytest.mark.parametrize(
     "answer", [pending({"old": 1}), says(500, {}), says(200, {"status": "lost"})], ids=["pending", "trouble", "lost"]
 )
-def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_followed(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, answer: Said
-) -> None:
-    item = begin("job")
-    stale = dataclasses.replace(record_of(item), outputs={"id": "j-1"}, submitted_at=clock())
-    store.save(item.task, stale, clock())
+def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_followed(desk: Desk, answer: Said) -> None:
+    desk.begin("job")
+    stale = desk.save(desk.record(outputs={"id": "j-1"}))
 
     def meanwhile() -> None:
-        lost = dataclasses.replace(stale, outputs=None, resubmits=1)
-        store.save(item.task, lost, clock(), resubmit=True)
-        store.save(item.task, dataclasses.replace(lost, outputs={"id": "j-2"}), clock())
+        lost = desk.save(dataclasses.replace(stale, outputs=None, resubmits=1))
+        desk.save(dataclasses.replace(lost, outputs={"id": "j-2"}))
 
-    simulator.say(answer.after(meanwhile), pending(id="j-2"))
-    settlement = worker.work(claimed(item, stale), ATTEMPT_SECONDS)
-    stored = now_in(store, item, clock)
-    assert (stored.outputs, stored.resubmits, stored.partial) == ({"id": "j-2"}, 1, None)
-    worker.work(again(item, settlement), ATTEMPT_SECONDS)
-    assert simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-2"]
+    settlement = desk.work(answer.after(meanwhile), pending(id="j-2"), record=stale)
+    assert (desk.item.outputs, desk.item.resubmits, desk.item.partial) == ({"id": "j-2"}, 1, None)
+    desk.again(settlement)
+    assert desk.simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-2"]
 
 
 # --- crashes, junk, and faults of our own
 
 
-def test_up_to_max_crashes_a_suspect_is_asked_about(worker: Worker, begin: Fresh, simulator: Simulator) -> None:
-    simulator.say(completed({}))
-    assert worker.work(claimed(begin("example"), crashes=MAX_CRASHES), ATTEMPT_SECONDS).verb == "complete"
+def test_up_to_max_crashes_a_suspect_is_asked_about(desk: Desk) -> None:
+    assert desk.work(completed({}), crashes=MAX_CRASHES).verb == "complete"
 
 
-def test_above_max_crashes_it_fails_unasked(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin("example")
-    settlement = worker.work(claimed(item, crashes=MAX_CRASHES + 1), ATTEMPT_SECONDS)
-    assert settlement.verb == "bury"
-    assert simulator.calls() == []
-    error = now_in(store, item, clock).error
-    assert error == {"reason": "crashed", "error": "ended its worker 4 times", "refused": False}
+def test_above_max_crashes_it_fails_unasked(desk: Desk) -> None:
+    assert desk.work(crashes=MAX_CRASHES + 1).verb == "bury"
+    assert desk.simulator.calls() == []
+    assert desk.item.error == {"reason": "crashed", "error": "ended its worker 4 times", "refused": False}
 
 
 OTHER_GENERATION = Record(generation=1, created_at=0, input={"old": 1}).to_text()
 
 
 @pytest.mark.parametrize("text", ["", "junk", "{}", '{"version": 1, "colour": 2}', OTHER_GENERATION])
-def test_a_record_that_is_junk_or_missing_is_made_anew_from_the_item(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, text: str
-) -> None:
-    item = begin("job", input_={"customer": 42})
-    learned = dataclasses.replace(record_of(item), outputs={"id": "j-1"}, submitted_at=clock())
-    store.save(item.task, learned, clock())
-    simulator.say(pending({"a": 1}))
-    settlement = worker.work(claimed(item, text), ATTEMPT_SECONDS)
-    assert simulator.calls() == ["GET /jobs/j-1"]
-    assert settlement.record
-    assert (settlement.record.input, settlement.record.generation) == ({"customer": 42}, item.generation)
+def test_a_record_that_is_junk_or_missing_is_made_anew_from_the_item(desk: Desk, text: str) -> None:
+    item = desk.begin("job", {"customer": 42})
+    desk.save(desk.record(outputs={"id": "j-1"}))
+    known = kept(desk.work(pending({"a": 1}), record=text))
+    assert desk.simulator.calls() == ["GET /jobs/j-1"]
+    assert (known.input, known.generation) == ({"customer": 42}, item.generation)
 
 
-@pytest.mark.parametrize(("how", "verb"), ENDS)
-def test_a_task_without_record_whose_generation_has_ended_ends_as_its_item_says(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock, how: str, verb: str
-) -> None:
-    item = begin("example")
-    end(store, item, how, clock)
-    assert worker.work(claimed(item, ""), ATTEMPT_SECONDS).verb == verb
-    assert simulator.calls() == []
+def test_a_record_made_from_an_item_knows_all_that_the_item_knows(desk: Desk) -> None:
+    item = desk.begin("job", {"customer": 42})
+    desk.save(desk.record(outputs={"id": "j"}, partial={"a": 1}, resubmits=1))
+    record = record_of(desk.item)
+    assert (record.input, record.outputs, record.partial) == ({"customer": 42}, {"id": "j"}, {"a": 1})
+    assert (record.submitted_at, record.resubmits, record.created_at) == (desk.clock(), 1, item.created_at)
+    assert record.saved == record.digest
 
 
-def test_a_record_that_a_later_version_wrote_is_left_alone_and_costs_no_attempt(
-    worker: Worker, begin: Fresh, simulator: Simulator
-) -> None:
-    item = begin("example")
-    later = dumps({"version": VERSION + 1, "generation": item.generation, "shape": "new"})
-    settlement = worker.work(claimed(item, later), ATTEMPT_SECONDS)
+def test_a_record_that_a_later_version_wrote_stays_as_it_is_and_costs_no_attempt(desk: Desk) -> None:
+    later = dumps({"version": VERSION + 1, "generation": desk.begun.generation, "shape": "new"})
+    settlement = desk.work(record=later)
     assert (settlement.verb, settlement.record, settlement.delay_seconds) == ("release", None, UNREADABLE_SECONDS)
     assert settlement.counts_as == "released"
-    assert simulator.calls() == []
+    assert desk.simulator.calls() == []
 
 
-@pytest.mark.parametrize("junk", [False, True])
+@pytest.mark.parametrize("first", [None, "junk"])
 def test_a_fault_of_our_own_is_a_trouble_like_any_other_and_ends_after_as_many(
-    worker: Worker,
-    begin: Fresh,
-    providers: dict[str, Provider],
-    store: Store,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    junk: bool,
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, first: str | None
 ) -> None:
-    monkeypatch.setattr(providers["example"], "attempt", lambda *_, **__: 1 / 0)
-    item = begin("example")
-    task, verbs = claimed(item, "junk" if junk else None), []
-    while True:
-        settlement = worker.work(task, ATTEMPT_SECONDS)
+    monkeypatch.setattr(Provider, "attempt", lambda *_, **__: 1 / 0)
+    verbs, record = ["release"], desk.work(record=first).record
+    while verbs[-1] == "release" and len(verbs) < 20:
+        settlement = desk.work(record=record)
         verbs.append(settlement.verb)
-        if settlement.verb != "release" or len(verbs) > 20:
-            break
-        task = again(item, settlement)
+        record = settlement.record
     assert verbs == ["release"] * 5 + ["bury"]
-    assert now_in(store, item, clock).error["reason"] == "too-many-errors"
+    assert desk.item.error["reason"] == "too-many-errors"
 
 
 @pytest.mark.parametrize(
     ("verb", "answer"), [("save", pending({"a": 1})), ("complete", completed({})), ("fail", refused())]
 )
 def test_a_fault_in_storing_counts_as_a_trouble_too(
-    worker: Worker,
-    begin: Fresh,
-    simulator: Simulator,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    verb: str,
-    answer: Said,
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, verb: str, answer: Said
 ) -> None:
-    simulator.say(answer)
-    monkeypatch.setattr(store, verb, lambda *_: 1 / 0)
-    settlement = worker.work(claimed(begin("example")), ATTEMPT_SECONDS)
-    assert (settlement.verb, settlement.counts_as) == ("release", "retried")
-    assert settlement.record
-    assert settlement.record.errors == 1
+    monkeypatch.setattr(desk.store, verb, lambda *_: 1 / 0)
+    settlement = desk.work(answer)
+    assert (settlement.verb, settlement.counts_as, kept(settlement).errors) == ("release", "retried", 1)
 
 
 def test_an_attempt_that_broke_while_its_task_ended_ends_it_as_the_item_says(
-    worker: Worker,
-    begin: Fresh,
-    providers: dict[str, Provider],
-    store: Store,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = begin("example")
-
     def ends_and_breaks(*_: Any, **__: Any) -> None:
-        end(store, item, "failed", clock)
+        desk.end("failed")
         raise KeyError("a fault of ours")
 
-    monkeypatch.setattr(providers["example"], "attempt", ends_and_breaks)
-    assert worker.work(claimed(item, ""), ATTEMPT_SECONDS).verb == "bury"
+    monkeypatch.setattr(Provider, "attempt", ends_and_breaks)
+    assert desk.work(record="").verb == "bury"
 
 
-def test_a_failure_that_dynamodb_has_no_room_for_is_tried_again_soon(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> None:
-        raise StoreTooLarge("DynamoDB: Item size to update has exceeded the maximum allowed size")
-
-    simulator.say(refused())
-    monkeypatch.setattr(store, "fail", full)
-    settlement = worker.work(claimed(begin("example")), ATTEMPT_SECONDS)
-    assert (settlement.verb, settlement.delay_seconds) == ("release", STORE_RETRY_SECONDS)
-
-
-def test_a_task_of_a_provider_whose_file_is_gone_is_given_back(store: Store, clock: Clock, begin: Fresh) -> None:
-    worker = Worker(parts_of(store, None, {}, clock))
-    assert worker.work(claimed(begin("example")), ATTEMPT_SECONDS).verb == "release"
-
-
-def test_a_record_made_from_an_item_knows_all_that_the_item_knows(begin: Fresh, store: Store, clock: Clock) -> None:
-    item = begin("job", input_={"customer": 42})
-    learned = dataclasses.replace(
-        record_of(item), outputs={"id": "j"}, partial={"a": 1}, submitted_at=clock(), resubmits=1
-    )
-    store.save(item.task, learned, clock())
-    record = record_of(now_in(store, item, clock))
-    assert (record.input, record.outputs, record.partial) == ({"customer": 42}, {"id": "j"}, {"a": 1})
-    assert (record.submitted_at, record.resubmits, record.created_at) == (clock(), 1, item.created_at)
-    assert record.saved == record.digest
+def test_a_task_of_a_provider_whose_file_is_gone_is_given_back(desk: Desk) -> None:
+    desk.providers.clear()
+    assert desk.work().verb == "release"
 
 
 @pytest.mark.parametrize("action", [None, "reauthenticate"])
 def test_trouble_is_counted_although_nothing_can_be_stored(
-    worker: Worker,
-    providers: dict[str, Provider],
-    begin: Fresh,
-    outage: DynamoDBOutage,
-    monkeypatch: pytest.MonkeyPatch,
-    action: RetryAction | None,
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, action: RetryAction | None
 ) -> None:
-    item = begin("job")
-    troubled = dataclasses.replace(record_of(item), submitted_at=5, errors=1, unauthorized_at=1)
+    desk.begin("job")
+    troubled = desk.record(submitted_at=5, errors=1, unauthorized_at=1)
     finding = Finding(Retry(0, Reason.UNAUTHORIZED, action=action), troubled)
     monkeypatch.setattr(Provider, "attempt", lambda *_, **__: finding)
-    outage.away = {"UpdateItem"}
-    settlement = worker.work(claimed(item, record_of(item)), ATTEMPT_SECONDS)
-    assert settlement.record is not None
-    assert (settlement.record.errors, settlement.record.unauthorized_at) == (1, 1)
-
-
-def test_a_look_at_the_item_takes_over_the_job_that_it_knows(
-    worker: Worker, begin: Fresh, simulator: Simulator, store: Store, clock: Clock
-) -> None:
-    item = begin("job")
-    first = dataclasses.replace(record_of(item), outputs={"id": "j-1"}, submitted_at=clock()).confirmed(clock())
-    store.save(item.task, dataclasses.replace(first, outputs={"id": "j-2"}, resubmits=1), clock())
-    clock.advance(CONFIRM_SECONDS + 1)
-    simulator.say(pending())
-    settlement = worker.work(claimed(item, first), ATTEMPT_SECONDS)
-    assert settlement.record is not None
-    assert (settlement.record.outputs, settlement.record.resubmits) == ({"id": "j-2"}, 1)
+    desk.outage.away = {"UpdateItem"}
+    known = kept(desk.work())
+    assert (known.errors, known.unauthorized_at) == (1, 1)

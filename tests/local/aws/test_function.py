@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
+from unittest.mock import Mock
 
 import pytest
 
@@ -77,6 +78,15 @@ def make(tmp_path: Path, log: io.StringIO) -> Iterator[Make]:
             return stack.enter_context(function)
 
         yield make
+
+
+def test_a_function_whose_log_nobody_reads_answers_all_the_same(make: Make, log: io.StringIO) -> None:
+    log.write = broken = Mock(side_effect=BrokenPipeError)  # type: ignore[method-assign]
+    function = make()
+    function.invoke({"noise": "hello"})
+    assert function.invoke({"echo": 1}) == 1
+    function.close()
+    assert broken.called
 
 
 def alive(pid: int) -> bool:

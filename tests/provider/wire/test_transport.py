@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from urllib3.util import parse_url
 
-from local.provider.network import Request, stage
+from local.provider.network import Request, network
 from shared.errors import TransportError
 from shared.provider.wire import connection
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
@@ -494,7 +494,7 @@ def test_credentials_do_not_change_to_another_scheme(first: str, then: str) -> N
         seen.append((request.url.partition("?")[0], request.headers["Authorization"]))
         return (302, {"Location": then}, b"") if len(seen) == 1 else (200, {}, b"")
 
-    with stage(answer) as adapter:
+    with network(answer) as adapter:
         allowed = ("http://api.example", "https://api.example", "http://api.example:443")
         send(first, transport=Transport(2, adapter=adapter), allowed=allowed, attach=keyed)
     assert seen == [(first, f"Bearer {SECRET}"), (then, None)]

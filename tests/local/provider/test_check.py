@@ -1,0 +1,145 @@
+"""What is wrong with a provider file: every fault, with its place and its reason."""
+
+from pathlib import Path
+
+import pytest
+
+from shared.codec import Json
+from tests.support.provider_tools import JOB, SHIPPED, Call, Write
+
+
+def test_the_shipped_files_are_sound_and_leave_no_doubt(call: Call) -> None:
+    assert call("check", SHIPPED) == 0
+    assert sum(line.endswith(": sound") for line in call.lines) == len(list(SHIPPED.glob("*.json")))
+    assert call.warnings == []
+
+
+def test_a_faulty_file_names_file_place_and_reason_of_every_fault(write: Write, call: Call) -> None:
+    path = write(
+        submit={"url": "/jobs", "method": "FETCH", "heders": {}},
+        poll={"url": "/jobs/${response.body.id}"},
+        acceptors=[{"state": "success", "expected": "x", "argument": "body..x"}],
+        data=5,
+    )
+    assert call("check", path) == 1
+    assert call.lines == [
+        f"{path}: $.data: must be a text",
+        f"{path}: $.submit.method: must be one of GET, POST, PUT, PATCH, DELETE",
+        (
+            f"{path}: $.submit.heders: is not known; there are body, contentType, decode, headers, method, next, "
+            "optional, outputs, query, timeout, url"
+        ),
+        call.lines[3],
+        (
+            f"{path}: $.poll.url: ${{response.body.id}} uses response, but no answer goes before it; "
+            "keep what it needs in outputs"
+        ),
+        f"{path}: 5 faults",
+    ]
+    assert call.lines[3].startswith(f"{path}: $.acceptors[0].argument: 'body..x' is not JMESPath: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        (
+            {"poll": {"url": "/jobs/${outputs.jobId}"}},
+            "$.poll.url: ${outputs.jobId}: nothing sets the output 'jobId'; there are id",
+        ),
+        (
+            {"cancel": {"url": "/x", "body": {"a": ["${outputs.b}"]}}},
+            "$.cancel.body: ${outputs.b}: nothing sets the output 'b'",
+        ),
+        (
+            {"poll": {"url": "/jobs/${outputs.id}", "timeout": 21}},
+            "$.poll.timeout: 21 s is longer than a whole attempt may take",
+        ),
+        (
+            {"submit": {"url": "/jobs/${body.id}"}},
+            "$.submit.url: ${body.id} reads 'body'; there are input (input.body?), outputs, task, callback and",
+        ),
+        ({"submit": {"url": "/jobs/${input..id}"}}, "$.submit.url: in ${…} 'input..id' is not JMESPath"),
+        (
+            {"submit": {"url": "/jobs/${task.uuid}"}},
+            "$.submit.url: ${task.uuid} reads 'uuid' of the task; it has id, name and provider",
+        ),
+        (
+            {"poll": {"url": "/jobs/7", "body": "${callback.url}"}},
+            "$.poll.body: ${callback.url} uses callback, which is for submit",
+        ),
+        ({"submit": {"url": "/jobs/${response.body.id}"}}, "$.submit.url: ${response.body.id} uses response"),
+        ({"limits": {"parallel": 0}}, "$.limits.parallel: must be a number from 1"),
+        ({"limits": {"rate": {"requests": 5}}}, "$.limits.rate.seconds: is missing"),
+        ({"limits": {"opneJobs": 5}}, "$.limits.opneJobs: is not known"),
+        ({"callback": {"signature": {}}}, "$.callback.signature"),
+        ({"servers": ["https://"]}, "$.servers[0]: must be an absolute URL that begins with http:// or https://"),
+        ({"servers": ["https://me:secret@api.example"]}, "$.servers[0]: must be an absolute URL"),
+        (
+            {"security": [{"type": "http", "scheme": "bearer", "secret": "abc"}]},
+            "$.security[0].secret: must be a reference",
+        ),
+        ({"security": JOB["security"] * 2}, "$.security: authorization is set twice"),
+        (
+            {"security": [{"type": "oauth2", "tokenUrl": "/token", "clientId": "me", "clientSecret": "env:A"}]},
+            "$.security[0].tokenUrl: must be an absolute http or https URL",
+        ),
+        (
+            {"acceptors": [{"state": "success", "matcher": "status", "expected": "ok"}]},
+            "$.acceptors[0].expected: must be a status such",
+        ),
+    ],
+)
+def test_check_knows_what_a_schema_cannot_say(write: Write, call: Call, changes: Json, fault: str) -> None:
+    assert call("check", write(**changes)) == 1
+    assert fault in call.text
+
+
+def test_a_result_may_read_what_an_earlier_result_operation_set(write: Write, call: Call) -> None:
+    steps = [{"url": "/a", "outputs": {"b": "body.b"}}, {"url": "/c/${outputs.b}/${outputs.id}"}]
+    assert call("check", write(result=steps)) == 0
+
+
+def test_time_outs_are_measured_against_the_attempt_of_this_deployment(
+    write: Write, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(poll={"url": "/jobs/${outputs.id}", "timeout": 30})
+    assert call("check", path) == 1
+    monkeypatch.setenv("ATTEMPT_SECONDS", "30")
+    assert call("check", path) == 0
+
+
+def test_a_time_out_that_nobody_wrote_is_no_fault(write: Write, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTEMPT_SECONDS", "5")
+    assert call("check", write()) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"servers": [', "Expecting value: line 1 column 14"),
+        ('{"servers": [NaN]}', "NaN is not JSON"),
+        ('{"data": "a", "data": "b"}', "the key 'data' stands twice"),
+        ("[]", "$: must be an object"),
+    ],
+)
+def test_what_is_no_provider_file_at_all_says_so(tmp_path: Path, call: Call, text: str, reason: str) -> None:
+    path = tmp_path / "acme.json"
+    path.write_text(text, encoding="utf-8")
+    assert call("check", path) == 1
+    assert f"{path}: " in call.text
+    assert reason in call.text
+
+
+def test_a_missing_file_and_a_file_that_can_be_no_provider_say_so(write: Write, call: Call, tmp_path: Path) -> None:
+    assert call("check", tmp_path / "none.json") == 1
+    assert "No such file" in call.text
+    assert call("check", write(name="Acme API.json")) == 1
+    assert "the file's name becomes the provider's" in call.text
+
+
+def test_one_faulty_file_hides_no_other(write: Write, call: Call) -> None:
+    write(name="b.json", data=1)
+    directory = write(name="a.json").parent
+    assert call("check", directory) == 1
+    assert f"{directory / 'a.json'}: sound" in call.lines
+    assert f"{directory / 'b.json'}: $.data: must be a text" in call.lines

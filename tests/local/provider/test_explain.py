@@ -1,0 +1,131 @@
+"""What a provider file will do, in sentences."""
+
+import pytest
+
+from shared.codec import Json
+from tests.support.provider_tools import HOOKED, JOB, Call, Write
+
+
+def test_check_says_what_a_file_will_do(write: Write, call: Call) -> None:
+    cancel = {"method": "DELETE", "url": "/jobs/${outputs.id}"}
+    result = [{"url": "${response.body.files}"}, {"url": "${response.body.link}", "decode": "csv", "next": "body.next"}]
+    path = write(cancel=cancel, result=result, progress="body.percent", partial="body.rows", freshness=7200)
+    assert call("check", path) == 0
+    assert call.lines == [
+        f"{path}: sound",
+        "It submits POST https://api.acme.example/jobs with a JSON body, and keeps id of the answer.",
+        "A new request waits up to 5 s for that.",
+        "It sends a bearer token from ssm:/acme/token to https://api.acme.example, and to no other origin.",
+        (
+            "It asks again with GET https://api.acme.example/jobs/${outputs.id}, every 2–120 s "  # noqa: RUF001
+            "(after 2, 4, 8, 16, 32, … s, each at random down to 2 s), or when the answer says: Retry-After."
+        ),
+        "Its status is body.status.",
+        "'succeeded' completes, once its result is fetched.",
+        "'failed' fails with body.error.",
+        (
+            "An unknown 2xx counts as still running. No answer, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 "
+            "is tried again, at most 10 times in a row. Any other answer fails with body.error."
+        ),
+        "A 404 within 30 s after the submit is tried again.",
+        (
+            "After success it fetches GET ${response.body.files}, then fetches GET ${response.body.link} as csv with "
+            "every page that body.next leads to."
+        ),
+        "The data is body.data of the last answer.",
+        "While it runs, body.rows is shown as partial data.",
+        "Its progress is body.percent.",
+        (
+            "It is given up 24 h after its first submit, and cancelled with "
+            "DELETE https://api.acme.example/jobs/${outputs.id}."
+        ),
+        "Completed data answers new requests for 2 h, a failure for 60 s.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"poll": None}, "It asks again with the same request, every"),
+        (
+            {"poll": None, "submit": [{"url": "/a"}, {"url": "/b"}]},
+            "It submits GET https://api.acme.example/a, then GET https://api.acme.example/b.",
+        ),
+        (
+            {"poll": None, "submit": [{"url": "/a"}, {"url": "/b"}]},
+            "It asks again with GET https://api.acme.example/b,",
+        ),
+        ({"polling": {"minDelay": 5, "multiplier": 1}}, ", every 5 s, or"),
+        ({"polling": {"initialDelay": 30, "multiplier": 1}}, ", every 2 s (after 30, 2, 2, 2, 2, … s), or"),
+        ({"polling": {"hints": [{"argument": "body.eta", "unit": "ms"}]}}, "says: body.eta (ms) or Retry-After."),
+        ({"polling": {"maxErrors": 1}}, "tried again, at most once in a row."),
+        (
+            {"submit": HOOKED, "callback": {"signature": {"header": "X-S", "secret": "env:K", "prefix": "sha256="}}},
+            "It may call back: what it signs (hmac-sha256 as sha256=… in X-S, with the key env:K) is believed",
+        ),
+        ({"submit": HOOKED}, "It may call back: unsigned, so the task is only asked about sooner."),
+        ({"polling": {"maxWaitTime": 600}}, "It is given up 10 min after its first submit."),
+        (
+            {"limits": {"rate": {"requests": 20, "seconds": 3}}},
+            "All workers together begin at most 6.67 attempts per second, up to 1 at once after a quiet time.",
+        ),
+        (
+            {"limits": {"rate": {"requests": 2, "seconds": 60, "burst": 1}}, "result": {"url": "/r", "next": "body.n"}},
+            "begin one attempt every 30 s (one may take 2 requests and more pages), up to 1 at once after",
+        ),
+        ({"limits": {"parallel": 1}}, "All workers together make 1 attempt at once, not more."),
+        ({"limits": {"parallel": 4}}, "At a limit, new requests are accepted without asking."),
+        ({"limits": {"openJobs": 100}}, "At most 100 jobs are open at once; further tasks wait, not started."),
+        ({"limits": {"openJobs": 1}}, "At most 1 job is open at once; further tasks wait, not started."),
+        ({"firstAnswer": 0}, "A new request does not wait for that."),
+        (
+            {"acceptors": [{"state": "pending", "matcher": "status", "expected": [404, "3XX"]}]},
+            "HTTP 404 or 3XX counts",
+        ),
+        (
+            {"acceptors": [{"state": "retry", "matcher": "pathAny", "argument": "body.e[].c", "expected": "BUSY"}]},
+            "'BUSY' among body.e[].c is tried again.",
+        ),
+        (
+            {"acceptors": [{"state": "success", "matcher": "pathAll", "argument": "body.e[].c", "expected": 1}]},
+            "nothing but 1 in body.e[].c completes.",
+        ),
+        (
+            {"acceptors": [{"state": "failure", "argument": "body.a > `1`", "expected": True, "message": "body.m"}]},
+            "body.a > `1` fails with body.m.",
+        ),
+        (
+            {"acceptors": [{"state": "resubmit", "argument": "body.x", "expected": "gone", "on": ["submit", "poll"]}]},
+            "'gone' in body.x (in the answer to submit and poll) begins a new job, at most once.",
+        ),
+        (
+            {"result": {"url": "${response.body.link}", "decode": "url"}},
+            "it keeps the link ${response.body.link} itself.",
+        ),
+        ({"result": {"url": "${response.body.link}", "optional": True}}, "link}, if there is one."),
+        (
+            {"submit": JOB["submit"] | {"query": {"a": "${input.a}", "n": 1}, "contentType": "text/csv", "body": "x"}},
+            "It submits POST https://api.acme.example/jobs?a=${input.a}&n=1 with CSV, and",
+        ),
+        (
+            {
+                "security": [
+                    {"type": "http", "scheme": "basic", "secret": "env:A"},
+                    {"type": "apiKey", "in": "query", "name": "k", "secret": "env:B"},
+                ]
+            },
+            "It sends user and password from env:A and the query k from env:B to",
+        ),
+        (
+            {
+                "security": [
+                    {"type": "oauth2", "tokenUrl": "https://auth.example/t", "clientId": "me", "clientSecret": "env:A"}
+                ]
+            },
+            "A 401 renews the token, once in a row.",
+        ),
+    ],
+)
+def test_check_finds_words_for_every_part(write: Write, call: Call, changes: Json, sentence: str) -> None:
+    assert call("check", write(**changes)) == 0
+    assert sentence in call.text

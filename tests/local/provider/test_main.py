@@ -1,0 +1,76 @@
+"""The command line of the provider tools: which files are meant, how it is called, and what it returns."""
+
+from pathlib import Path
+
+import pytest
+
+from local.provider.__main__ import main
+from tests.support.provider_tools import Api, Call, Write
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--input", "{q: 1}"), "--input: invalid JSON"),
+        (("--input", "[1]"), "--input: must be a JSON object"),
+        (("--name", ".."), "a name cannot be"),
+        (("--record", "acme.json"), "--record: acme.json is not named NAME.vectors.json"),
+    ],
+)
+def test_a_wrong_call_is_explained_in_one_line(
+    report: Write, call: Call, api: Api, arguments: tuple[str, str], reason: str
+) -> None:
+    assert call("try", report(), *arguments) == 2
+    (line,) = call.lines
+    assert reason in line
+    assert api.site.calls == []
+
+
+def test_wrong_settings_are_said_before_anything_else(
+    write: Write, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTEMPT_SECONDS", "soon")
+    assert call("check", write()) == 2
+    assert "ATTEMPT_SECONDS must be a number" in call.text
+
+
+@pytest.mark.parametrize("command", ["check", "try", "replay"])
+def test_help_shows_an_example_and_what_the_exit_codes_mean(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    told = capsys.readouterr().out
+    assert f"example:\n  python -m local.provider {command} acme" in told
+    assert "exit code:\n  0 all is well\n  1 " in told
+    assert "\n  2 the call or a setting is wrong" in told
+
+
+# --- conversations beside provider files
+
+
+def test_conversations_may_lie_beside_provider_files(report: Write, call: Call, vectors: Path) -> None:
+    file = report()
+    assert call.attempt(file, "--record", vectors) == 0
+    assert call("check", file.parent) == 0
+    assert call.lines[:2] == [
+        f"{file.parent}: skipped, no provider file: report.vectors.json",
+        f"{file}: sound",
+    ]
+    assert call("replay", file.parent) == 0
+    assert call.lines[0] == f"{file.parent}: skipped, no NAME.vectors.json: report.json"
+    assert call.lines[-1] == "1 passed, 0 failed"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"), [("check", "has no provider file"), ("replay", "has no NAME.vectors.json")]
+)
+def test_a_directory_without_a_file_to_look_at_says_so(call: Call, tmp_path: Path, command: str, reason: str) -> None:
+    assert call(command, tmp_path) == 2
+    assert call.lines == [f"{tmp_path}: {reason}"]
+
+
+def test_a_file_of_conversations_that_is_named_as_a_provider_file_is_none(call: Call, vectors: Path) -> None:
+    vectors.write_text("[]", encoding="utf-8")
+    for command in ("check", "try"):
+        assert call(command, vectors) == 1
+        assert f"{vectors}: holds conversations" in call.text

@@ -1,0 +1,117 @@
+"""What in a sound provider file is likely not meant."""
+
+import pytest
+
+from shared.codec import Json
+from tests.support.provider_tools import HOOKED, JOB, Call, Write
+
+
+def test_a_signature_without_a_url_to_call_back_is_a_warning(write: Write, call: Call) -> None:
+    signed = {"signature": {"header": "X-S", "secret": "env:K"}}
+    call("check", write(callback=signed))
+    assert "$.callback: no submit gives ${callback.url} away, so nobody calls back" in call.warnings
+    call("check", write(callback=signed, submit=HOOKED))
+    assert not any("$.callback" in warning for warning in call.warnings)
+
+
+def test_a_submit_without_an_idempotency_key_is_a_warning_that_knows_first_answer(write: Write, call: Call) -> None:
+    keyless = {"method": "POST", "url": "/jobs", "outputs": {"id": "body.id"}}
+    assert call("check", write(submit=keyless, firstAnswer=12)) == 0
+    assert len(call.warnings) == 1
+    assert call.warnings[0].startswith("$.submit carries no idempotency key (${task.id})")
+    assert "(it is 12 s)" in call.warnings[0]
+    call("check", write(submit=keyless | {"method": "PUT"}))
+    assert call.warnings == []
+    call("check", write(submit=keyless, poll=None))
+    assert call.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        ({"acceptors": [{"state": "pending", "expected": "x"}]}, "$.acceptors: none means success"),
+        (
+            {"acceptors": [*JOB["acceptors"], {"state": "failure", "expected": "x", "on": ["result"]}]},
+            "$.acceptors[2] never applies: there is no result",
+        ),
+        (
+            {"acceptors": [*JOB["acceptors"], {"state": "failure", "expected": "x", "on": []}]},
+            "$.acceptors[2] never applies: on is empty",
+        ),
+        (
+            {"acceptors": [*JOB["acceptors"], {"state": "failure", "expected": []}]},
+            "$.acceptors[2] never matches: expected is an empty list",
+        ),
+        (
+            {"acceptors": [*JOB["acceptors"], {"state": "failure", "argument": "statusCode", "expected": "404"}]},
+            "$.acceptors[2] never matches: statusCode is",
+        ),
+        ({"polling": {"minDelay": 5, "maxDelay": 3}}, "$.polling: maxDelay (3 s) is shorter than minDelay (5 s)"),
+        (
+            {"polling": {"initialDelay": 50, "maxWaitTime": 30}},
+            "$.polling: initialDelay (50 s) is longer than maxWaitTime (30 s)",
+        ),
+        ({"servers": ["http://api.acme.example"]}, "$.servers[0]: credentials go over http"),
+        ({"servers": ["https://api.acme.example?v=1"]}, "$.servers[0]: a query or fragment of a server plays no part"),
+        (
+            {"servers": ["https://api.acme.example/v2/"]},
+            "$.submit.url begins with /, so the path of the server, /v2, plays no part",
+        ),
+        (
+            {"servers": ["https://api.acme.example/v2"], "poll": {"url": "jobs/${outputs.id}"}},
+            "$.poll.url takes the place of the last part of /v2",
+        ),
+        (
+            {"poll": {"url": "${outputs.id}/status"}},
+            "$.poll.url begins with a value, which is percent-encoded; write ${+…}",
+        ),
+        ({"poll": {"url": "/jobs/${outputs.id}?a=${b"}}, "$.poll.url has a ${ without its }"),
+        ({"poll": {"url": "https://other.example/${outputs.id}"}}, "$.poll.url is not on an origin of servers"),
+        ({"poll": {"url": "/jobs/${outputs.id}", "body": {}}}, "$.poll has a body, but its method is GET"),
+        ({"poll": {"url": "/jobs/${outputs.id}", "optional": True}}, "$.poll.optional plays no part"),
+        ({"poll": {"url": "/jobs/${outputs.id}", "next": "body.next"}}, "$.poll.next plays no part"),
+        ({"result": [{"url": "/a", "decode": "url"}, {"url": "/b"}]}, "$.result[0].decode is url, but only the last"),
+        (
+            {"submit": JOB["submit"] | {"contentType": "text/csv"}},
+            "$.submit.body is sent as JSON, although contentType says text/csv",
+        ),
+        (
+            {"poll": {"url": "/jobs/${outputs.id}", "headers": {"X-Api-Key": "abc"}}},
+            "$.poll.headers.X-Api-Key looks like a secret in the file",
+        ),
+        (
+            {"poll": {"url": "/jobs/${outputs.id}", "query": {"access_token": "abc"}}},
+            "$.poll.query.access_token looks like a secret",
+        ),
+        ({"data": "data.rows"}, "$.data: data.rows reads 'data', which no answer has; did you mean body.data?"),
+        ({"status": "state"}, "$.status: state reads 'state', which no answer has; did you mean body.state?"),
+        ({"progress": 'headers."X-Progress"'}, '$.progress: header names are in lower case: headers."x-progress"'),
+        (
+            {"acceptors": [{"state": "success", "argument": "done", "expected": True, "message": "error"}]},
+            "$.acceptors[0].message: error reads",
+        ),
+        ({"polling": {"hints": [{"argument": "eta"}]}}, "$.polling.hints[0].argument: eta reads"),
+        ({"submit": JOB["submit"] | {"outputs": {"id": "id"}}}, "$.submit.outputs.id: id reads 'id'"),
+        (
+            {
+                "security": [
+                    {
+                        "type": "oauth2",
+                        "tokenUrl": "https://a.example/t",
+                        "clientId": "ssm:/id",
+                        "clientSecret": "env:A",
+                    }
+                ]
+            },
+            "$.security[0].clientId is sent as it is",
+        ),
+    ],
+)
+def test_check_warns_of_what_is_likely_not_meant(write: Write, call: Call, changes: Json, warning: str) -> None:
+    assert call("check", write(**changes)) == 0
+    assert any(one.startswith(warning) for one in call.warnings), call.warnings
+
+
+def test_there_is_nothing_to_warn_of_in_a_careful_file(write: Write, call: Call) -> None:
+    assert call("check", write(partial="null", error="body.error.message || body.message")) == 0
+    assert call.warnings == []

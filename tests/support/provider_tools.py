@@ -1,0 +1,93 @@
+"""What the tests of the provider tools share: provider files, an API for them, and calls of the command line."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import pytest
+
+from local import ROOT
+from local.provider.__main__ import main
+from tests.support.servers import Cut, Says, Seen, Site
+
+SHIPPED = ROOT / "shared/providers"
+SECRET = "s3cret/of:a+key="
+"""It is spelled in several ways on its way."""
+HOOKED = {"url": "/jobs", "query": {"hook": "${callback.url}"}, "outputs": {"id": "body.id"}}
+"""A submit that asks to be called back."""
+JOB: dict[str, Any] = {
+    "servers": ["https://api.acme.example"],
+    "security": [{"type": "http", "scheme": "bearer", "secret": "ssm:/acme/token"}],
+    "submit": {
+        "method": "POST",
+        "url": "/jobs",
+        "headers": {"Idempotency-Key": "${task.id}"},
+        "body": {"q": "${input.q}"},
+        "outputs": {"id": "body.id"},
+    },
+    "poll": {"url": "/jobs/${outputs.id}"},
+    "acceptors": [{"state": "success", "expected": "succeeded"}, {"state": "failure", "expected": "failed"}],
+    "data": "body.data",
+}
+REPORT: dict[str, Any] = {
+    "security": [
+        {"type": "apiKey", "in": "header", "name": "Authorization", "prefix": "Key ", "secret": "env:REPORT_KEY"}
+    ],
+    "submit": JOB["submit"] | {"url": "/reports"},
+    "poll": {"url": "/reports/${outputs.id}"},
+    "status": "body.state",
+    "acceptors": [{"state": "success", "expected": "ready"}, {"state": "pending", "expected": "drawing"}],
+    "data": "body.rows",
+    "error": "body.error.message",
+}
+"""For an `Api`, whose URL is to be its server."""
+Write: TypeAlias = Callable[..., Path]
+
+
+class Call:
+    """`call("check", path)` returns the exit code; `text` is what it printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.text = ""
+
+    def __call__(self, *arguments: object) -> int:
+        status = main([str(one) for one in arguments])
+        read = self._capsys.readouterr()
+        self.text = read.out + read.err
+        return status
+
+    def attempt(self, *arguments: object) -> int:
+        """`try` without waiting."""
+        return self("try", *arguments, "--input", '{"q": "x"}', "--max-wait", "0")
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.strip() for line in self.text.splitlines() if line.strip()]
+
+    @property
+    def warnings(self) -> list[str]:
+        return [line.removeprefix("warning: ") for line in self.lines if line.startswith("warning: ")]
+
+
+class Api:
+    """A made-up API on loopback: reports are drawn, and end as `ends`."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.ends: Says | Cut = Says(200, {"state": "READY", "rows": [1], "echo": SECRET}, {"X-Echo": quote(SECRET)})
+        self.token: Says | Cut = Says(200, {"access_token": "t0ken-of-today", "expires_in": 60})
+        self.retry_after = "3"
+        self.asked = 0
+        site.answer = self.answer
+
+    def answer(self, seen: Seen) -> Says | Cut:
+        if seen.path == "/token":
+            return self.token
+        if seen.headers["Authorization"] not in (f"Key {SECRET}", "Bearer t0ken-of-today"):
+            return Says(403, {"error": {"message": f"bad key {seen.headers['Authorization']}"}})
+        if seen.method == "POST":
+            return Says(202, {"id": "r/1"}, {"Retry-After": self.retry_after})
+        self.asked += 1
+        return Says(200, {"state": "DRAWING", "rows": []}) if self.asked < 3 else self.ends
