@@ -22,12 +22,8 @@ from shared.task import is_provider_name
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from shared.api.batch import Batcher
     from shared.api.callback import Receiver
-    from shared.api.cancel import Canceller
     from shared.api.enqueue import Enqueuer
-    from shared.api.revive import Reviver
-    from shared.api.view import Viewer
     from shared.provider import Provider
     from shared.provider.callback_url import CallbackUrls
     from shared.provider.language.rules import Rules
@@ -180,20 +176,19 @@ def worker() -> "Worker":
 
 
 @cache
-def viewer() -> "Viewer":
-    """The status view."""
-    from shared.api.view import Viewer
-
-    return Viewer(parts())
-
-
-@cache
 def enqueuer() -> "Enqueuer":
     """enqueue."""
     from shared.api.enqueue import Enqueuer
 
     # few requests need the notifier's clients
-    return Enqueuer(parts(), worker(), viewer(), lambda target, item: notifier().tell(target, item))
+    return Enqueuer(parts(), worker(), lambda target, item: notifier().tell(target, item))
+
+
+def enqueuer_for_threads() -> "Enqueuer":
+    """enqueue, for many at once: its notifier is made before there are threads, or each would make one."""
+    if settings().notify:
+        notifier()
+    return enqueuer()
 
 
 @cache
@@ -205,37 +200,11 @@ def notifier() -> "Notifier":
 
 
 @cache
-def batcher() -> "Batcher":
-    """enqueue, many at once."""
-    from shared.api.batch import Batcher
-
-    if settings().notify:
-        notifier()  # before threads start that need it, or each would make one
-    return Batcher(enqueuer())
-
-
-@cache
-def canceller() -> "Canceller":
-    """cancel."""
-    from shared.api.cancel import Canceller
-
-    return Canceller(parts(), viewer())
-
-
-@cache
 def receiver() -> "Receiver":
     """callback."""
     from shared.api.callback import Receiver
 
     return Receiver(parts(), worker(), callback_urls(), aws.secret)
-
-
-@cache
-def reviver() -> "Reviver":
-    """revive."""
-    from shared.api.revive import Reviver
-
-    return Reviver(parts(), viewer())
 
 
 def tick(remaining: Callable[[], float], invite: "Invite | None" = None) -> "Tick":

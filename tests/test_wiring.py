@@ -67,9 +67,7 @@ def test_wrong_settings_are_told_whichever_part_is_made_first(
         make()
 
 
-@pytest.mark.parametrize(
-    "make", [*MAKERS, wiring.viewer, wiring.batcher, wiring.canceller, wiring.reviver, wiring.logger, wiring.metrics]
-)
+@pytest.mark.parametrize("make", [*MAKERS, wiring.receiver, wiring.notifier, wiring.logger, wiring.metrics])
 def test_each_part_is_made_once(make: Callable[[], object]) -> None:
     assert make() is make()
 
@@ -316,9 +314,9 @@ def test_the_parts_have_what_the_settings_say(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_all_parts_share_one_queue_one_store_and_one_worker() -> None:
-    enqueuer, canceller, reviver = wiring.enqueuer(), wiring.canceller(), wiring.reviver()
-    assert enqueuer.parts is canceller.parts is reviver.parts is wiring.parts()
-    assert enqueuer.worker is wiring.tick(lambda: 60).worker is wiring.worker()
+    enqueuer, receiver, tick = wiring.enqueuer(), wiring.receiver(), wiring.tick(lambda: 60)
+    assert enqueuer.parts is receiver.parts is tick.parts is wiring.parts()
+    assert enqueuer.worker is receiver.worker is tick.worker is wiring.worker()
     assert (wiring.parts().queue, wiring.parts().store) == (wiring.queue(), wiring.store())
 
 
@@ -327,5 +325,5 @@ def test_a_batch_has_its_notifier_before_its_threads_start(
     monkeypatch: pytest.MonkeyPatch, notify: str, made: int
 ) -> None:
     monkeypatch.setenv("NOTIFY", notify)
-    wiring.batcher()
+    wiring.enqueuer_for_threads()
     assert wiring.notifier.cache_info().currsize == made

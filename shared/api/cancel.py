@@ -3,10 +3,8 @@
 Redis last, since the task's place among the open jobs is free only once the job is told to end.
 """
 
-from dataclasses import dataclass
-
+from shared.api import view
 from shared.api.answer import Answer
-from shared.api.view import Viewer, existing
 from shared.errors import Conflict, Unavailable
 from shared.logs import facts, log
 from shared.queue import without_redis
@@ -19,32 +17,25 @@ ROUNDS = 5
 """How often a cancellation that meets a change looks again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Canceller:
-    """Ends tasks that nobody wants any more."""
-
-    parts: Parts
-    viewer: Viewer
-
-    def cancel(self, task: Task) -> Answer:
-        """Cancel the open generation; repeatable. Raises NotFound, Conflict (it has ended), StoreUnavailable."""
-        wanted = 0  # the generation that this call has tried to cancel: its own write may have come back as a change
-        for _ in range(ROUNDS):
-            item = existing(self.parts, task)
-            if item.status in ("completed", "failed"):
-                raise Conflict(f"the task has {item.status} already", field="name")
-            is_ours = item.status == "pending" or item.generation == wanted
-            if item.status == "pending":
-                wanted = item.generation
-                ended = self.parts.store.cancel(task, wanted, self.parts.clock())
-                if isinstance(ended, Superseded):
-                    continue  # it changed meanwhile
-                item = ended
-            if is_ours:
-                log.info("cancelled", extra=facts(item))
-                if provider := self.parts.providers.get(task.provider):
-                    provider.cancel(task, record_of(item), seconds=CANCEL_SECONDS)
-            with without_redis(then="the worker that claims the task finds it cancelled"):
-                self.parts.queue.forget([(task, item.generation)])
-            return Answer(status=200, body=self.viewer.body(item))
-        raise Unavailable("the task changes too fast; try again", field="name")
+def answer(parts: Parts, task: Task) -> Answer:
+    """Cancel the open generation; repeatable. Raises NotFound, Conflict (it has ended), StoreUnavailable."""
+    wanted = 0  # the generation that this call has tried to cancel: its own write may have come back as a change
+    for _ in range(ROUNDS):
+        item = view.existing(parts, task)
+        if item.status in ("completed", "failed"):
+            raise Conflict(f"the task has {item.status} already", field="name")
+        is_ours = item.status == "pending" or item.generation == wanted
+        if item.status == "pending":
+            wanted = item.generation
+            ended = parts.store.cancel(task, wanted, parts.clock())
+            if isinstance(ended, Superseded):
+                continue  # it changed meanwhile
+            item = ended
+        if is_ours:
+            log.info("cancelled", extra=facts(item))
+            if provider := parts.providers.get(task.provider):
+                provider.cancel(task, record_of(item), seconds=CANCEL_SECONDS)
+        with without_redis(then="the worker that claims the task finds it cancelled"):
+            parts.queue.forget([(task, item.generation)])
+        return Answer(status=200, body=view.shown(parts, item))
+    raise Unavailable("the task changes too fast; try again", field="name")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from shared.api import view
 from shared.api.answer import Answer, problem
 from shared.api.preference import Preferences
 from shared.api.request import TaskRequest
-from shared.api.view import Viewer, provider_of
 from shared.errors import BadRequest, Conflict, DataUnavailable, NotifyUnavailable, Unavailable
 from shared.limits import UNLIMITED
 from shared.logs import facts, log
@@ -58,7 +58,6 @@ class Enqueuer:
 
     parts: Parts
     worker: Worker
-    viewer: Viewer
     tell: Callable[[str, Item], None]
 
     def answer(self, request: TaskRequest, remaining: Callable[[], float]) -> Answer:
@@ -72,7 +71,7 @@ class Enqueuer:
     def accept(self, request: TaskRequest) -> Answer | Begun:
         """The answer from what is known, or the generation that was begun, for `serve`. Raises as `answer` does."""
         task = request.task
-        provider = provider_of(self.parts, task)
+        provider = view.provider_of(self.parts, task)
         if request.notify and request.notify.partition(":")[0] not in self.parts.settings.notify:
             raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
         for _ in range(ROUNDS):
@@ -151,16 +150,16 @@ class Enqueuer:
     def _answer(self, one: Begun) -> Answer:
         try:
             if one.stale:
-                return self.viewer.stored(one.stale, revalidating=True)
+                return view.stored(self.parts, one.stale, revalidating=True)
             if one.settlement:
-                return self.viewer.learned(one.item, one.settlement)
+                return view.learned(self.parts, one.item, one.settlement)
         except DataUnavailable as error:  # the data of this one cannot be read; what was begun goes on
-            return self.viewer.accepted(one.item, 1) if one.stale else problem(error)
+            return view.accepted(self.parts, one.item, 1) if one.stale else problem(error)
         if one.error:
             return problem(one.error)
         if one.added in ("exists", "stale", "waiting"):
-            return self.viewer.in_progress(one.item, deduplicated=one.added != "waiting")
-        return self.viewer.accepted(one.item, 1)
+            return view.in_progress(self.parts, one.item, deduplicated=one.added != "waiting")
+        return view.accepted(self.parts, one.item, 1)
 
     def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | None:
         """The answer from what is stored; None when the next generation is to begin."""
@@ -168,9 +167,9 @@ class Enqueuer:
         if item.status == "pending":
             if not same:
                 raise Conflict("the task is in progress with another input; cancel it first", field="input")
-            return self.viewer.in_progress(item, deduplicated=True)
+            return view.in_progress(self.parts, item, deduplicated=True)
         if same and self._age_seconds(item) < _fresh_seconds(request, provider, item):
-            return self.viewer.stored(item, deduplicated=True)
+            return view.stored(self.parts, item, deduplicated=True)
         return None
 
     def _is_told(self, target: str, item: Item) -> bool:

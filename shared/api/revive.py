@@ -1,9 +1,7 @@
 """revive: the next generation of a task that has failed, with the stored input and a new deadline."""
 
-from dataclasses import dataclass
-
+from shared.api import view
 from shared.api.answer import Answer
-from shared.api.view import Viewer, existing, provider_of
 from shared.errors import Conflict
 from shared.logs import facts, log
 from shared.queue import new_token, without_redis
@@ -13,24 +11,17 @@ from shared.work.parts import Parts
 from shared.work.worker import add_of, record_of
 
 
-@dataclass(frozen=True, slots=True)
-class Reviver:
-    """Begins failed tasks again."""
-
-    parts: Parts
-    viewer: Viewer
-
-    def revive(self, task: Task) -> Answer:
-        """Begin the next generation, due now. Raises NotFound, Conflict unless it has failed, StoreUnavailable."""
-        provider, item = provider_of(self.parts, task), existing(self.parts, task)
-        if item.status != "failed":
-            raise Conflict(f"only a failed task can be revived; this one is {item.status}", field="name")
-        keeps_job = item.error["reason"] in having(Trait.KEEPS_JOB)
-        now = self.parts.clock()
-        begun = self.parts.store.begin(task, item, item.input, now, group=item.group, keep_outputs=keeps_job)
-        if begun is None:
-            raise Conflict("the task was begun again meanwhile", field="name")
-        log.info("revived", extra=facts(begun))
-        with without_redis(then="reconcile queues the task"):
-            self.parts.queue.add([add_of(task, record_of(begun))], token=new_token(), limits=provider.rules.limits)
-        return self.viewer.accepted(begun, 1)
+def answer(parts: Parts, task: Task) -> Answer:
+    """Begin the next generation, due now. Raises NotFound, Conflict unless it has failed, StoreUnavailable."""
+    provider, item = view.provider_of(parts, task), view.existing(parts, task)
+    if item.status != "failed":
+        raise Conflict(f"only a failed task can be revived; this one is {item.status}", field="name")
+    keeps_job = item.error["reason"] in having(Trait.KEEPS_JOB)
+    now = parts.clock()
+    begun = parts.store.begin(task, item, item.input, now, group=item.group, keep_outputs=keeps_job)
+    if begun is None:
+        raise Conflict("the task was begun again meanwhile", field="name")
+    log.info("revived", extra=facts(begun))
+    with without_redis(then="reconcile queues the task"):
+        parts.queue.add([add_of(task, record_of(begun))], token=new_token(), limits=provider.rules.limits)
+    return view.accepted(parts, begun, 1)

@@ -1,7 +1,7 @@
 """What a client sees of a task: one JSON shape for every answer, whether from the item, from Redis or just learned."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from shared.api.answer import Answer
@@ -23,86 +23,87 @@ PASSING = ("age_seconds", "next_attempt_at", "data_url", "data_url_expires_at")
 """What changes in a status view though nothing happened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
-    """The status view, and the answers to requests."""
+def status(parts: Parts, task: Task) -> Answer:
+    """Everything that is known of a task. Raises NotFound, StoreUnavailable; without Redis no schedule."""
+    item = existing(parts, task)
+    body = shown(parts, item)
+    if item.status in ("pending", "failed"):
+        body |= schedule(parts, item, place_of(parts, item))
+    lasting = {name: value for name, value in body.items() if name not in PASSING}
+    return Answer(status=200, body=body, etag=f'W/"{digest(lasting)[:24]}"')
 
-    parts: Parts
 
-    def status(self, task: Task) -> Answer:
-        """Everything that is known of a task. Raises NotFound, StoreUnavailable; without Redis no schedule."""
-        item = existing(self.parts, task)
-        body = self.body(item)
-        if item.status in ("pending", "failed"):
-            body |= self.schedule(item, self.place(item))
-        lasting = {name: value for name, value in body.items() if name not in PASSING}
-        return Answer(status=200, body=body, etag=f'W/"{digest(lasting)[:24]}"')
+def stored(parts: Parts, item: Item, *, deduplicated: bool = False, revalidating: bool = False) -> Answer:
+    """200: what is stored. `revalidating`: it is stale, and the next generation has begun."""
+    body = shown(parts, item, deduplicated=deduplicated)
+    if revalidating:
+        return Answer(status=200, body=body | {"revalidating": True}, location=item.task)
+    return Answer(status=200, body=body)
 
-    def stored(self, item: Item, *, deduplicated: bool = False, revalidating: bool = False) -> Answer:
-        """200: what is stored. `revalidating`: it is stale, and the next generation has begun."""
-        body = self.body(item, deduplicated=deduplicated)
-        if revalidating:
-            return Answer(status=200, body=body | {"revalidating": True}, location=item.task)
-        return Answer(status=200, body=body)
 
-    def accepted(self, item: Item, retry_after_seconds: float, *, deduplicated: bool = False) -> Answer:
-        """202: the task will be finished."""
-        return Answer(
-            status=202,
-            body=self.body(item, deduplicated=deduplicated),
-            retry_after_seconds=max(1, math.ceil(retry_after_seconds)),
-            location=item.task,
-        )
+def accepted(parts: Parts, item: Item, retry_after_seconds: float, *, deduplicated: bool = False) -> Answer:
+    """202: the task will be finished."""
+    return Answer(
+        status=202,
+        body=shown(parts, item, deduplicated=deduplicated),
+        retry_after_seconds=max(1, math.ceil(retry_after_seconds)),
+        location=item.task,
+    )
 
-    def in_progress(self, item: Item, *, deduplicated: bool) -> Answer:
-        """202, with when and why the task will be looked at next."""
-        place = self.place(item)
-        seconds = place.wait_seconds if place else None
-        answer = self.accepted(
-            item, self.parts.settings.tick_seconds if seconds is None else seconds, deduplicated=deduplicated
-        )
-        return replace(answer, body=answer.body | self.schedule(item, place))
 
-    def learned(self, begun: Item, settlement: Settlement) -> Answer:
-        """The answer after an attempt in the request: the task as it has ended, or with what was learned of it."""
-        item = settlement.item
-        if item and item.status != "pending":
-            return replace(self.stored(item), status=422 if item.refused else 200, location=item.task)
-        match settlement.outcome:
-            case Completed(data):  # learned but not stored: shown, and asked for again
-                begun = replace(begun, partial=data)
-            case Pending() | Retry() if settlement.record:
-                begun = replace(begun, partial=settlement.record.partial)
-        return self.accepted(begun, settlement.delay_seconds)
+def in_progress(parts: Parts, item: Item, *, deduplicated: bool) -> Answer:
+    """202, with when and why the task will be looked at next."""
+    place = place_of(parts, item)
+    seconds = place.wait_seconds if place else None
+    answer = accepted(
+        parts, item, parts.settings.tick_seconds if seconds is None else seconds, deduplicated=deduplicated
+    )
+    return replace(answer, body=answer.body | schedule(parts, item, place))
 
-    def body(self, item: Item, *, deduplicated: bool = False) -> dict[str, Json]:
-        """What is shown of an item, its data opened. Raises DataUnavailable."""
-        now = self.parts.clock()
-        return show(self.parts.store.opened(item, now), now, deduplicated=deduplicated)
 
-    def place(self, item: Item) -> Place | None:
-        """Where Redis has the item's generation; None when Redis does not answer."""
-        places: list[Place] = []
-        with without_redis(then="the schedule is unknown"):
-            provider = self.parts.providers.get(item.task.provider)
-            limits = provider.rules.limits if provider else UNLIMITED
-            places = self.parts.queue.look([item.task], records=True, limits=limits)
-        for place in places:
-            return place if place.generation == item.generation else Place(0, None, None, None, None)
-        return None
+def learned(parts: Parts, begun: Item, settlement: Settlement) -> Answer:
+    """The answer after an attempt in the request: the task as it has ended, or with what was learned of it."""
+    item = settlement.item
+    if item and item.status != "pending":
+        return replace(stored(parts, item), status=422 if item.refused else 200, location=item.task)
+    match settlement.outcome:
+        case Completed(data):  # learned but not stored: shown, and asked for again
+            begun = replace(begun, partial=data)
+        case Pending() | Retry() if settlement.record:
+            begun = replace(begun, partial=settlement.record.partial)
+    return accepted(parts, begun, settlement.delay_seconds)
 
-    def schedule(self, item: Item, place: Place | None) -> dict[str, Json]:
-        """When and why a pending or failed task will be looked at next; empty if failed and no dead letter."""
-        if place is None:
-            return {"schedule": "unknown"}
-        if place.wait_seconds is not None:
-            at = instant(self.parts.clock() + place.wait_seconds * 1000)
-            return {"schedule": place.held_up or "waiting", "next_attempt_at": at} | _progress(place)
-        if place.lease_seconds is not None:
-            return {"schedule": "processing"} | _progress(place)
-        if place.buried_seconds is not None:
-            return {"schedule": "dead letter"}
-        return {"schedule": "lost"} if item.status == "pending" else {}
+
+def shown(parts: Parts, item: Item, *, deduplicated: bool = False) -> dict[str, Json]:
+    """What is shown of an item, its data opened. Raises DataUnavailable."""
+    now = parts.clock()
+    return show(parts.store.opened(item, now), now, deduplicated=deduplicated)
+
+
+def place_of(parts: Parts, item: Item) -> Place | None:
+    """Where Redis has the item's generation; None when Redis does not answer."""
+    places: list[Place] = []
+    with without_redis(then="the schedule is unknown"):
+        provider = parts.providers.get(item.task.provider)
+        limits = provider.rules.limits if provider else UNLIMITED
+        places = parts.queue.look([item.task], records=True, limits=limits)
+    for place in places:
+        return place if place.generation == item.generation else Place(0, None, None, None, None)
+    return None
+
+
+def schedule(parts: Parts, item: Item, place: Place | None) -> dict[str, Json]:
+    """When and why a pending or failed task will be looked at next; empty if failed and no dead letter."""
+    if place is None:
+        return {"schedule": "unknown"}
+    if place.wait_seconds is not None:
+        at = instant(parts.clock() + place.wait_seconds * 1000)
+        return {"schedule": place.held_up or "waiting", "next_attempt_at": at} | _progress(place)
+    if place.lease_seconds is not None:
+        return {"schedule": "processing"} | _progress(place)
+    if place.buried_seconds is not None:
+        return {"schedule": "dead letter"}
+    return {"schedule": "lost"} if item.status == "pending" else {}
 
 
 def show(item: Item, now: int, *, deduplicated: bool = False) -> dict[str, Json]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shared.api import batch
 from shared.api.answer import Answer
-from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_RESULTS_BYTES, Batcher
+from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_RESULTS_BYTES
 from shared.api.enqueue import Enqueuer
 from shared.api.preference import NONE, Preferences
 from shared.api.request import MAX_BATCH, TaskRequest
-from shared.api.view import Viewer
 from shared.codec import Json
 from shared.errors import BadRequest, DataUnavailable, Problem
 from shared.limits import Limits
@@ -67,8 +67,8 @@ class Front:
 
     def answer(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> Answer:
         """One batch."""
-        enqueuer = Enqueuer(self.parts, self.worker, Viewer(self.parts), lambda target, item: None)
-        return Batcher(enqueuer, self.pool).answer(requests, remaining)
+        enqueuer = Enqueuer(self.parts, self.worker, lambda target, item: None)
+        return batch.answer(enqueuer, requests, remaining, self.pool)
 
     def pool(self, threads: int) -> ThreadPoolExecutor:
         self.threads.append(threads)

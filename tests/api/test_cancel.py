@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.api.cancel import Canceller
-from shared.api.view import Viewer
+from shared.api.cancel import answer as answer_of
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.queue import Add, Queue
 from shared.store import Item, Store, Superseded
 from shared.task import Task
+from shared.work.parts import Parts
 from shared.work.worker import record_of
 from tests.support.clock import Clock
 from tests.support.outage import DynamoDBOutage, RedisOutage
@@ -41,10 +41,9 @@ def simulator() -> Iterator[Simulator]:
 
 
 @pytest.fixture
-def canceller(store: Store, queue: Queue, clock: Clock, simulator: Simulator) -> Canceller:
+def parts(store: Store, queue: Queue, clock: Clock, simulator: Simulator) -> Parts:
     providers = {"job": simulator.provider(JOB), "example": simulator.provider(EXAMPLE)}
-    parts = parts_of(store, queue, providers, clock)
-    return Canceller(parts, Viewer(parts))
+    return parts_of(store, queue, providers, clock)
 
 
 @pytest.fixture
@@ -68,10 +67,10 @@ def status_of(store: Store, task: Task = TASK) -> str | None:
 
 
 def test_an_open_task_is_cancelled_everywhere(
-    canceller: Canceller, begun: Begun, store: Store, state: Any, simulator: Simulator
+    parts: Parts, begun: Begun, store: Store, state: Any, simulator: Simulator
 ) -> None:
     begun(outputs={"id": "j-1"})
-    answer = canceller.cancel(TASK)
+    answer = answer_of(parts, TASK)
     assert (answer.status, answer.body["status"], answer.body["data"]) == (200, "cancelled", {"a": 1})
     assert answer.body["completed_at"]
     assert status_of(store) == "cancelled"
@@ -79,38 +78,36 @@ def test_an_open_task_is_cancelled_everywhere(
     assert simulator.calls() == ["DELETE /jobs/j-1"]
 
 
-def test_it_may_be_repeated_and_the_provider_is_told_once(
-    canceller: Canceller, begun: Begun, simulator: Simulator
-) -> None:
+def test_it_may_be_repeated_and_the_provider_is_told_once(parts: Parts, begun: Begun, simulator: Simulator) -> None:
     begun(outputs={"id": "j-1"})
-    first, second = canceller.cancel(TASK), canceller.cancel(TASK)
+    first, second = answer_of(parts, TASK), answer_of(parts, TASK)
     assert (second.status, second.body) == (200, first.body)
     assert simulator.calls() == ["DELETE /jobs/j-1"]
 
 
 def test_a_repetition_makes_up_for_a_redis_that_was_away(
-    canceller: Canceller, begun: Begun, state: Any, redis_client: "Redis"
+    parts: Parts, begun: Begun, state: Any, redis_client: "Redis"
 ) -> None:
     begun()
     outage = RedisOutage(redis_client)
     outage.away = True
-    assert canceller.cancel(TASK).body["status"] == "cancelled"
+    assert answer_of(parts, TASK).body["status"] == "cancelled"
     assert len(outage.calls) == 1
     outage.away = False
     assert state("job") != {}
-    canceller.cancel(TASK)
+    answer_of(parts, TASK)
     assert state("job") == {}
 
 
-def test_an_unknown_task_is_not_found(canceller: Canceller) -> None:
+def test_an_unknown_task_is_not_found(parts: Parts) -> None:
     with pytest.raises(NotFound) as caught:
-        canceller.cancel(TASK)
+        answer_of(parts, TASK)
     assert caught.value.field == "name"
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
 def test_what_has_ended_already_is_a_conflict(
-    canceller: Canceller, begun: Begun, store: Store, clock: Clock, simulator: Simulator, status: str
+    parts: Parts, begun: Begun, store: Store, clock: Clock, simulator: Simulator, status: str
 ) -> None:
     item = begun(outputs={"id": "j-1"})
     if status == "completed":
@@ -118,7 +115,7 @@ def test_what_has_ended_already_is_a_conflict(
     else:
         store.fail(TASK, item.generation, {"reason": "upstream", "error": None, "refused": False}, clock())
     with pytest.raises(Conflict, match=status):
-        canceller.cancel(TASK)
+        answer_of(parts, TASK)
     assert status_of(store) == status
     assert simulator.calls() == []
 
@@ -127,54 +124,50 @@ def test_what_has_ended_already_is_a_conflict(
     "once", "a cancelled task stays cancelled, and a worker that was asking just then tells the provider"
 )
 def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(
-    canceller: Canceller, begun: Begun, queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
+    parts: Parts, begun: Begun, queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun()
     seen: list[str | None] = []
     monkeypatch.setattr(queue, "forget", lambda _: seen.append(status_of(store)))
-    canceller.cancel(TASK)
+    answer_of(parts, TASK)
     assert seen == ["cancelled"]
 
 
 @pytest.mark.promise("limits", "a cancelled job counts as open until the provider was told")
 def test_the_jobs_place_is_free_only_once_the_provider_was_told(
-    canceller: Canceller, begun: Begun, simulator: Simulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
+    parts: Parts, begun: Begun, simulator: Simulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun(outputs={"id": "j-1"})
     told: list[list[str]] = []
     monkeypatch.setattr(queue, "forget", lambda _: told.append(simulator.calls()))
-    canceller.cancel(TASK)
+    answer_of(parts, TASK)
     assert told == [["DELETE /jobs/j-1"]]
 
 
 @pytest.mark.parametrize("task", [TASK, Task("example", "a")])
 def test_a_provider_without_a_job_or_without_that_operation_is_told_nothing(
-    canceller: Canceller, begun: Begun, simulator: Simulator, task: Task
+    parts: Parts, begun: Begun, simulator: Simulator, task: Task
 ) -> None:
     begun(task, outputs=None if task == TASK else {"id": "j-1"})
-    assert canceller.cancel(task).status == 200
+    assert answer_of(parts, task).status == 200
     assert simulator.calls() == []
 
 
-def test_a_provider_that_does_not_answer_changes_nothing(
-    canceller: Canceller, begun: Begun, simulator: Simulator
-) -> None:
+def test_a_provider_that_does_not_answer_changes_nothing(parts: Parts, begun: Begun, simulator: Simulator) -> None:
     begun(outputs={"id": "j-1"})
     simulator.say(BROKEN)
-    assert canceller.cancel(TASK).body["status"] == "cancelled"
+    assert answer_of(parts, TASK).body["status"] == "cancelled"
 
 
-def test_a_task_of_a_provider_whose_file_is_gone_can_be_cancelled(
-    canceller: Canceller, begun: Begun, store: Store
-) -> None:
+def test_a_task_of_a_provider_whose_file_is_gone_can_be_cancelled(parts: Parts, begun: Begun, store: Store) -> None:
     gone = Task("gone", "a")
     begun(gone, outputs={"id": "j-1"})
-    assert canceller.cancel(gone).status == 200
+    assert answer_of(parts, gone).status == 200
     assert status_of(store, gone) == "cancelled"
 
 
 def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(
-    canceller: Canceller,
+    parts: Parts,
     begun: Begun,
     store: Store,
     clock: Clock,
@@ -189,12 +182,12 @@ def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(
         return cancel(*arguments)
 
     monkeypatch.setattr(store, "cancel", cancel_after_a_save)
-    canceller.cancel(TASK)
+    answer_of(parts, TASK)
     assert simulator.calls() == ["DELETE /jobs/j-2"]
 
 
 def test_a_task_that_completes_in_between_is_a_conflict(
-    canceller: Canceller, begun: Begun, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    parts: Parts, begun: Begun, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = begun()
     cancel = store.cancel
@@ -205,12 +198,12 @@ def test_a_task_that_completes_in_between_is_a_conflict(
 
     monkeypatch.setattr(store, "cancel", too_late)
     with pytest.raises(Conflict):
-        canceller.cancel(TASK)
+        answer_of(parts, TASK)
     assert status_of(store) == "completed"
 
 
 def test_a_generation_begun_in_between_is_cancelled_in_its_place(
-    canceller: Canceller, begun: Begun, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, state: Any
+    parts: Parts, begun: Begun, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, state: Any
 ) -> None:
     item = begun()
     cancel, rounds = store.cancel, iter([True])
@@ -222,13 +215,13 @@ def test_a_generation_begun_in_between_is_cancelled_in_its_place(
         return cancel(*arguments)
 
     monkeypatch.setattr(store, "cancel", once_too_late)
-    answer = canceller.cancel(TASK)
+    answer = answer_of(parts, TASK)
     assert (answer.body["status"], answer.body["generation"]) == ("cancelled", item.generation + 1)
     assert state("job") == {}
 
 
 def test_a_generation_begun_just_after_is_left_alone_and_not_shown(
-    canceller: Canceller, begun: Begun, queue: Queue, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, state: Any
+    parts: Parts, begun: Begun, queue: Queue, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, state: Any
 ) -> None:
     item = begun(outputs={"id": "j-1"})
     forget = queue.forget
@@ -239,35 +232,35 @@ def test_a_generation_begun_just_after_is_left_alone_and_not_shown(
         return done
 
     monkeypatch.setattr(queue, "forget", then_begun_again)
-    answer = canceller.cancel(TASK)
+    answer = answer_of(parts, TASK)
     assert (answer.body["status"], answer.body["generation"]) == ("cancelled", item.generation)
     assert state("job") == {"a": ("waiting", item.generation + 1)}
     assert simulator.calls() == ["DELETE /jobs/j-1"]
 
 
 def test_a_task_that_changes_at_every_look_is_for_later(
-    canceller: Canceller, begun: Begun, store: Store, monkeypatch: pytest.MonkeyPatch
+    parts: Parts, begun: Begun, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun()
     monkeypatch.setattr(store, "cancel", lambda *_: Superseded(None))
     with pytest.raises(Unavailable):
-        canceller.cancel(TASK)
+        answer_of(parts, TASK)
 
 
 @pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
 def test_without_dynamodb_nothing_is_cancelled(
-    canceller: Canceller, begun: Begun, state: Any, dynamodb: "DynamoDBClient", simulator: Simulator, operation: str
+    parts: Parts, begun: Begun, state: Any, dynamodb: "DynamoDBClient", simulator: Simulator, operation: str
 ) -> None:
     item = begun(outputs={"id": "j-1"})
     DynamoDBOutage(dynamodb).away = {operation}
     with pytest.raises(StoreUnavailable):
-        canceller.cancel(TASK)
+        answer_of(parts, TASK)
     assert state("job") == {"a": ("waiting", item.generation)}
     assert simulator.calls() == []
 
 
 def test_once_it_is_cancelled_the_answer_says_so_even_if_dynamodb_then_goes_away(
-    canceller: Canceller,
+    parts: Parts,
     begun: Begun,
     store: Store,
     dynamodb: "DynamoDBClient",
@@ -283,16 +276,16 @@ def test_once_it_is_cancelled_the_answer_says_so_even_if_dynamodb_then_goes_away
         return done
 
     monkeypatch.setattr(store, "cancel", then_away)
-    answer = canceller.cancel(TASK)
+    answer = answer_of(parts, TASK)
     assert (answer.status, answer.body["status"]) == (200, "cancelled")
     assert simulator.calls() == ["DELETE /jobs/j-1"]
 
 
-def test_a_cancellation_is_one_line(canceller: Canceller, begun: Begun, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cancellation_is_one_line(parts: Parts, begun: Begun, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="meanwhile")
     item = begun(outputs={"id": "S3CRET"})
-    canceller.cancel(TASK)
-    canceller.cancel(TASK)
+    answer_of(parts, TASK)
+    answer_of(parts, TASK)
     [line] = caplog.records
     facts = {name: vars(line)[name] for name in ("message", "provider", "task", "generation")}
     assert facts == {"message": "cancelled", "provider": "job", "task": "a", "generation": item.generation}
@@ -300,7 +293,7 @@ def test_a_cancellation_is_one_line(canceller: Canceller, begun: Begun, caplog: 
 
 
 def test_a_cancellation_whose_reply_was_lost_tells_the_provider_all_the_same(
-    canceller: Canceller,
+    parts: Parts,
     begun: Begun,
     simulator: Simulator,
     dynamodb: "DynamoDBClient",
@@ -313,5 +306,5 @@ def test_a_cancellation_whose_reply_was_lost_tells_the_provider_all_the_same(
     begun(outputs={"id": "j-1"})
     update = dynamodb.update_item
     monkeypatch.setattr(dynamodb, "update_item", twice)
-    assert canceller.cancel(TASK).status == 200
+    assert answer_of(parts, TASK).status == 200
     assert simulator.calls() == ["DELETE /jobs/j-1"]

@@ -15,7 +15,6 @@ from shared.api.answer import Answer
 from shared.api.enqueue import RESERVE_SECONDS, Enqueuer
 from shared.api.preference import Preferences
 from shared.api.request import TaskRequest
-from shared.api.view import Viewer
 from shared.errors import BadRequest, Conflict, NotifyUnavailable, StoreUnavailable, Unavailable
 from shared.limits import Limits
 from shared.provider import Provider
@@ -100,7 +99,7 @@ class Front:
     ) -> Answer:
         """One request."""
         parts = parts_of(self.store, self.queue, self.providers, self.clock, notify=allowed, **settings)
-        enqueuer = Enqueuer(parts, self.worker, Viewer(parts), self.tell)
+        enqueuer = Enqueuer(parts, self.worker, self.tell)
         prefers = Preferences(max_age_seconds=max_age, stale_seconds=stale, wait_seconds=wait)
         request = TaskRequest(task=Task(provider, name), input=input_, group=group, notify=notify, prefers=prefers)
         return enqueuer.answer(request, lambda: remaining)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.api.revive import Reviver
-from shared.api.view import Viewer
+from shared.api.revive import answer as answer_of
 from shared.errors import BadRequest, Conflict, NotFound, StoreUnavailable
 from shared.queue import Queue
 from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
+from shared.work.parts import Parts
 from shared.work.worker import record_of
 from tests.support.clock import Clock
 from tests.support.keys import Bench
@@ -38,10 +38,9 @@ def redis_kind() -> str:
 
 
 @pytest.fixture
-def reviver(store: Store, queue: Queue, clock: Clock) -> Reviver:
+def parts(store: Store, queue: Queue, clock: Clock) -> Parts:
     providers = {"job": provider_at("http://127.0.0.1:1", EXAMPLE | {"limits": {"openJobs": 1}})}
-    parts = parts_of(store, queue, providers, clock)
-    return Reviver(parts, Viewer(parts))
+    return parts_of(store, queue, providers, clock)
 
 
 @pytest.fixture
@@ -65,10 +64,10 @@ def failed_for(store: Store, clock: Clock, seed: Any) -> FailedFor:
 
 
 def test_a_dead_letter_becomes_the_next_generation_due_now_with_its_input_and_a_new_deadline(
-    reviver: Reviver, failed_for: FailedFor, store: Store, queue: Queue, state: Any, clock: Clock
+    parts: Parts, failed_for: FailedFor, store: Store, queue: Queue, state: Any, clock: Clock
 ) -> None:
     old = failed_for()
-    answer = reviver.revive(TASK)
+    answer = answer_of(parts, TASK)
     assert (answer.status, answer.retry_after_seconds, answer.location) == (202, 1, TASK)
     assert (answer.body["status"], answer.body["generation"]) == ("pending", old.generation + 1)
     item = store.get(TASK, clock())
@@ -97,10 +96,10 @@ def test_a_dead_letter_becomes_the_next_generation_due_now_with_its_input_and_a_
     ],
 )
 def test_the_job_is_kept_only_where_the_failure_says_nothing_about_it(
-    reviver: Reviver, failed_for: FailedFor, store: Store, queue: Queue, reason: str, outputs: Any
+    parts: Parts, failed_for: FailedFor, store: Store, queue: Queue, reason: str, outputs: Any
 ) -> None:
     failed_for(reason)
-    reviver.revive(TASK)
+    answer_of(parts, TASK)
     item = store.get(TASK, 0)
     assert item
     assert item.outputs == outputs
@@ -110,41 +109,39 @@ def test_the_job_is_kept_only_where_the_failure_says_nothing_about_it(
 
 @pytest.mark.parametrize(("reason", "jobs"), [("crashed", {"a": ""}), ("upstream", {})])
 def test_a_job_that_is_kept_counts_as_open(
-    reviver: Reviver, failed_for: FailedFor, bench: Bench, reason: str, jobs: dict[str, str]
+    parts: Parts, failed_for: FailedFor, bench: Bench, reason: str, jobs: dict[str, str]
 ) -> None:
     failed_for(reason)
-    reviver.revive(TASK)
+    answer_of(parts, TASK)
     assert bench.parts("job")["jobs"] == jobs
 
 
 def test_a_refusal_is_no_dead_letter_and_can_be_revived_all_the_same(
-    reviver: Reviver, failed_for: FailedFor, state: Any
+    parts: Parts, failed_for: FailedFor, state: Any
 ) -> None:
     old = failed_for(refused=True)
-    assert reviver.revive(TASK).status == 202
+    assert answer_of(parts, TASK).status == 202
     assert state("job") == {"a": ("waiting", old.generation + 1)}
 
 
-def test_stored_data_is_still_shown(reviver: Reviver, store: Store, clock: Clock) -> None:
+def test_stored_data_is_still_shown(parts: Parts, store: Store, clock: Clock) -> None:
     first = store.begin(TASK, None, {}, clock())
     assert first
     store.complete(TASK, first.generation, {"whole": 1}, clock())
     second = store.begin(TASK, store.get(TASK, clock()), {}, clock())
     assert second
     store.fail(TASK, second.generation, {"reason": "timeout", "error": None, "refused": False}, clock())
-    assert reviver.revive(TASK).body["data"] == {"whole": 1}
+    assert answer_of(parts, TASK).body["data"] == {"whole": 1}
 
 
-def test_an_unknown_task_is_not_found(reviver: Reviver) -> None:
+def test_an_unknown_task_is_not_found(parts: Parts) -> None:
     with pytest.raises(NotFound) as caught:
-        reviver.revive(TASK)
+        answer_of(parts, TASK)
     assert caught.value.field == "name"
 
 
 @pytest.mark.parametrize("status", ["pending", "completed", "cancelled"])
-def test_only_a_failed_task_can_be_revived(
-    reviver: Reviver, store: Store, clock: Clock, state: Any, status: str
-) -> None:
+def test_only_a_failed_task_can_be_revived(parts: Parts, store: Store, clock: Clock, state: Any, status: str) -> None:
     item = store.begin(TASK, None, {}, clock())
     assert item
     if status == "completed":
@@ -152,35 +149,35 @@ def test_only_a_failed_task_can_be_revived(
     elif status == "cancelled":
         store.cancel(TASK, item.generation, clock())
     with pytest.raises(Conflict, match=status) as caught:
-        reviver.revive(TASK)
+        answer_of(parts, TASK)
     assert caught.value.field == "name"
     assert state("job") == {}
 
 
 def test_of_two_revivals_at_once_one_is_a_conflict(
-    reviver: Reviver, failed_for: FailedFor, store: Store, state: Any, monkeypatch: pytest.MonkeyPatch
+    parts: Parts, failed_for: FailedFor, store: Store, state: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = failed_for()
     begin, first = store.begin, iter([True])
 
     def beaten(*arguments: Any, **options: Any) -> Item | None:
         if next(first, False):
-            reviver.revive(TASK)
+            answer_of(parts, TASK)
         return begin(*arguments, **options)
 
     monkeypatch.setattr(store, "begin", beaten)
     with pytest.raises(Conflict, match="meanwhile"):
-        reviver.revive(TASK)
+        answer_of(parts, TASK)
     assert state("job") == {"a": ("waiting", old.generation + 1)}
 
 
 def test_without_redis_it_is_accepted_and_reconcile_queues_it(
-    reviver: Reviver, failed_for: FailedFor, store: Store, redis_client: "Redis", state: Any
+    parts: Parts, failed_for: FailedFor, store: Store, redis_client: "Redis", state: Any
 ) -> None:
     old = failed_for()
     outage = RedisOutage(redis_client)
     outage.away = True
-    assert reviver.revive(TASK).status == 202
+    assert answer_of(parts, TASK).status == 202
     assert len(outage.calls) == 1
     outage.away = False
     item = store.get(TASK, 0)
@@ -191,30 +188,30 @@ def test_without_redis_it_is_accepted_and_reconcile_queues_it(
 
 @pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
 def test_without_dynamodb_nothing_is_begun(
-    reviver: Reviver, failed_for: FailedFor, state: Any, dynamodb: "DynamoDBClient", operation: str
+    parts: Parts, failed_for: FailedFor, state: Any, dynamodb: "DynamoDBClient", operation: str
 ) -> None:
     old = failed_for()
     DynamoDBOutage(dynamodb).away = {operation}
     with pytest.raises(StoreUnavailable):
-        reviver.revive(TASK)
+        answer_of(parts, TASK)
     assert state("job") == {"a": ("dead", old.generation)}
 
 
-def test_a_revival_is_one_line(reviver: Reviver, failed_for: FailedFor, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_revival_is_one_line(parts: Parts, failed_for: FailedFor, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="meanwhile")
     old = failed_for()
-    reviver.revive(TASK)
+    answer_of(parts, TASK)
     [line] = caplog.records
     facts = {name: vars(line)[name] for name in ("message", "provider", "task", "generation")}
     assert facts == {"message": "revived", "provider": "job", "task": "a", "generation": old.generation + 1}
 
 
 def test_a_task_of_a_provider_that_is_gone_is_not_begun(
-    reviver: Reviver, store: Store, queue: Queue, clock: Clock, failed_for: FailedFor
+    parts: Parts, store: Store, queue: Queue, clock: Clock, failed_for: FailedFor
 ) -> None:
     old = failed_for()
     with pytest.raises(BadRequest) as caught:
-        replace(reviver, parts=replace(reviver.parts, providers={})).revive(TASK)
+        answer_of(replace(parts, providers={}), TASK)
     assert caught.value.field == "provider"
     item = store.get(TASK, clock())
     assert item

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shared.api import view
 from shared.api.answer import Answer
-from shared.api.view import Viewer, instant, merge, show
+from shared.api.view import instant, merge, show
 from shared.errors import NotFound, StoreUnavailable
 from shared.queue import Add, Queue
 from shared.record import Record
@@ -15,6 +16,7 @@ from shared.store import Item, Store
 from shared.store.item import Spilled
 from shared.store.spill import Link
 from shared.task import Task
+from shared.work.parts import Parts
 from shared.work.worker import record_of
 from tests.support.clock import START_MS, Clock
 from tests.support.outage import DynamoDBOutage, RedisOutage
@@ -52,8 +54,8 @@ def redis_kind() -> str:
 
 
 @pytest.fixture
-def viewer(store: Store, queue: Queue, clock: Clock) -> Viewer:
-    return Viewer(parts_of(store, queue, {}, clock))
+def parts(store: Store, queue: Queue, clock: Clock) -> Parts:
+    return parts_of(store, queue, {}, clock)
 
 
 @pytest.fixture
@@ -146,27 +148,27 @@ def test_an_instant_is_rfc_3339_in_utc_to_the_millisecond() -> None:
 
 @pytest.mark.parametrize(("seconds", "whole"), [(-3, 1), (0, 1), (0.2, 1), (1, 1), (1.001, 2), (6.5, 7)])
 def test_retry_after_is_rounded_up_and_never_below_a_second(
-    viewer: Viewer, begun: Callable[[], Item], seconds: float, whole: int
+    parts: Parts, begun: Callable[[], Item], seconds: float, whole: int
 ) -> None:
-    assert viewer.accepted(begun(), seconds).retry_after_seconds == whole
+    assert view.accepted(parts, begun(), seconds).retry_after_seconds == whole
 
 
 # --- where it stands
 
 
-def test_an_unknown_task_is_not_found(viewer: Viewer) -> None:
+def test_an_unknown_task_is_not_found(parts: Parts) -> None:
     with pytest.raises(NotFound) as caught:
-        viewer.status(TASK)
+        view.status(parts, TASK)
     assert caught.value.field == "name"
 
 
 def test_a_waiting_task_says_when_it_is_looked_at_next_and_how_it_went_so_far(
-    viewer: Viewer, begun: Begun, queue: Queue, clock: Clock
+    parts: Parts, begun: Begun, queue: Queue, clock: Clock
 ) -> None:
     item = begun()
     record = dataclasses.replace(record_of(item), attempts=4, errors=2, progress=0.5, reason="http")
     queue.add([Add(TASK, item.generation, record.to_text(), 60)], token="mine")
-    answer = viewer.status(TASK)
+    answer = view.status(parts, TASK)
     assert answer.status == 200
     assert answer.body["schedule"] == "waiting"
     assert instant(clock() + 50_000) < answer.body["next_attempt_at"] <= instant(clock() + 60_000)
@@ -175,61 +177,61 @@ def test_a_waiting_task_says_when_it_is_looked_at_next_and_how_it_went_so_far(
 
 
 def test_an_etag_changes_with_what_happens_and_not_with_time(
-    viewer: Viewer, begun: Begun, queue: Queue, clock: Clock, rewind: Callable[[float], None], store: Store
+    parts: Parts, begun: Begun, queue: Queue, clock: Clock, rewind: Callable[[float], None], store: Store
 ) -> None:
     item = begun()
     queue.add([Add(TASK, item.generation, record_of(item).to_text(), 60)], token="mine")
-    waiting = viewer.status(TASK)
+    waiting = view.status(parts, TASK)
     assert waiting.etag
     clock.advance(10)
     rewind(20)
-    later = viewer.status(TASK)
+    later = view.status(parts, TASK)
     assert (later.etag, later.body == waiting.body) == (waiting.etag, False)
     rewind(60)
     queue.claim("example", limit=1, lease_seconds=30, token="t")
-    processing = viewer.status(TASK)
+    processing = view.status(parts, TASK)
     store.complete(TASK, item.generation, {"a": 2}, clock())
-    completed = viewer.status(TASK)
+    completed = view.status(parts, TASK)
     assert len({waiting.etag, processing.etag, completed.etag}) == 3
 
 
-def test_a_task_being_processed_says_so(viewer: Viewer, begun: Begun, queue: Queue) -> None:
+def test_a_task_being_processed_says_so(parts: Parts, begun: Begun, queue: Queue) -> None:
     item = begun()
     queue.add([Add(TASK, item.generation, record_of(item).to_text())], token="mine", lease_seconds=30)
-    body = viewer.status(TASK).body
+    body = view.status(parts, TASK).body
     assert (body["schedule"], body["attempts"]) == ("processing", 0)
     assert "next_attempt_at" not in body
 
 
-def test_a_pending_task_that_redis_has_lost_is_said_to_be_lost(viewer: Viewer, begun: Begun) -> None:
+def test_a_pending_task_that_redis_has_lost_is_said_to_be_lost(parts: Parts, begun: Begun) -> None:
     begun()
-    assert viewer.status(TASK).body["schedule"] == "lost"
+    assert view.status(parts, TASK).body["schedule"] == "lost"
 
 
 @pytest.mark.parametrize("ahead", [-1, 1])
 def test_another_generation_in_redis_tells_nothing_of_this_one(
-    viewer: Viewer, begun: Begun, seed: Any, ahead: int
+    parts: Parts, begun: Begun, seed: Any, ahead: int
 ) -> None:
     seed("a", generation=begun().generation + ahead, due_seconds=60)
-    assert viewer.status(TASK).body["schedule"] == "lost"
+    assert view.status(parts, TASK).body["schedule"] == "lost"
 
 
 @pytest.mark.junk
-def test_a_junk_record_hides_the_progress_and_nothing_else(viewer: Viewer, begun: Begun, seed: Any) -> None:
+def test_a_junk_record_hides_the_progress_and_nothing_else(parts: Parts, begun: Begun, seed: Any) -> None:
     seed("a", generation=begun().generation, due_seconds=60, record="junk")
-    body = viewer.status(TASK).body
+    body = view.status(parts, TASK).body
     assert body["schedule"] == "waiting"
     assert "attempts" not in body
 
 
 def test_a_failed_task_among_the_dead_letters_says_so(
-    viewer: Viewer, begun: Begun, store: Store, seed: Any, clock: Clock
+    parts: Parts, begun: Begun, store: Store, seed: Any, clock: Clock
 ) -> None:
     item = begun()
     store.fail(TASK, item.generation, ERROR, clock())
-    assert "schedule" not in viewer.status(TASK).body
+    assert "schedule" not in view.status(parts, TASK).body
     seed("a", generation=item.generation, dead=True)
-    body = viewer.status(TASK).body
+    body = view.status(parts, TASK).body
     assert (body["status"], body["schedule"], body["error"]["reason"]) == ("failed", "dead letter", "upstream")
 
 
@@ -245,11 +247,11 @@ def end(store: Store, item: Item, status: str, now: int) -> None:
 
 @pytest.mark.parametrize("status", ["completed", "cancelled"])
 def test_what_has_ended_for_good_costs_no_look_at_redis(
-    viewer: Viewer, begun: Begun, store: Store, clock: Clock, redis_client: "Redis", status: str
+    parts: Parts, begun: Begun, store: Store, clock: Clock, redis_client: "Redis", status: str
 ) -> None:
     end(store, begun(), status, clock())
     outage = RedisOutage(redis_client)
-    answer = viewer.status(TASK)
+    answer = view.status(parts, TASK)
     assert (answer.status, answer.body["status"]) == (200, status)
     assert "schedule" not in answer.body
     assert outage.calls == []
@@ -257,36 +259,36 @@ def test_what_has_ended_for_good_costs_no_look_at_redis(
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
 def test_without_redis_the_schedule_is_unknown_and_the_rest_is_told(
-    viewer: Viewer, begun: Begun, store: Store, clock: Clock, redis_client: "Redis", status: str
+    parts: Parts, begun: Begun, store: Store, clock: Clock, redis_client: "Redis", status: str
 ) -> None:
     end(store, begun(), status, clock())
     outage = RedisOutage(redis_client)
     outage.away = True
-    answer = viewer.status(TASK)
+    answer = view.status(parts, TASK)
     assert len(outage.calls) == 1
     outage.away = False
     assert (answer.status, answer.body["status"], answer.body["schedule"]) == (200, status, "unknown")
 
 
-def test_without_dynamodb_nothing_is_known(viewer: Viewer, begun: Begun, dynamodb: "DynamoDBClient") -> None:
+def test_without_dynamodb_nothing_is_known(parts: Parts, begun: Begun, dynamodb: "DynamoDBClient") -> None:
     begun()
     DynamoDBOutage(dynamodb).away = {"GetItem"}
     with pytest.raises(StoreUnavailable):
-        viewer.status(TASK)
+        view.status(parts, TASK)
 
 
-def test_an_expired_item_is_as_unknown_as_none(viewer: Viewer, begun: Begun, store: Store, clock: Clock) -> None:
+def test_an_expired_item_is_as_unknown_as_none(parts: Parts, begun: Begun, store: Store, clock: Clock) -> None:
     store.complete(TASK, begun().generation, {}, clock())
     clock.advance(31 * 86400)
     with pytest.raises(NotFound):
-        viewer.status(TASK)
+        view.status(parts, TASK)
 
 
-def test_a_record_need_not_know_everything_to_be_shown(viewer: Viewer, begun: Begun, seed: Any) -> None:
+def test_a_record_need_not_know_everything_to_be_shown(parts: Parts, begun: Begun, seed: Any) -> None:
     item = begun()
     record = Record(generation=item.generation, created_at=0, input={})
     seed("a", generation=item.generation, due_seconds=60, record=record.to_text())
-    body = viewer.status(TASK).body
+    body = view.status(parts, TASK).body
     assert (body["attempts"], body["progress"], body["reason"]) == (0, None, None)
 
 

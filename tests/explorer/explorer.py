@@ -28,13 +28,11 @@ from random import Random
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from unittest.mock import patch
 
+from shared.api import cancel, revive
 from shared.api.answer import Answer
 from shared.api.callback import Receiver
-from shared.api.cancel import Canceller
 from shared.api.enqueue import Enqueuer
 from shared.api.request import Callback, TaskRequest
-from shared.api.revive import Reviver
-from shared.api.view import Viewer
 from shared.codec import dumps
 from shared.errors import Problem, QueueUnavailable, TransportError
 from shared.provider import Provider
@@ -265,10 +263,10 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
     provider = Provider(rules, transport, Credentials((), _no_secret, transport), Random(0))
     providers = {PROVIDER: provider}
     parts = Parts(store, queue, providers, SETTINGS, _clock)
-    worker, viewer = Worker(parts), Viewer(parts)
+    worker = Worker(parts)
     match kind:
         case "enqueue":
-            enqueuer = Enqueuer(parts, worker, viewer, _tells_nobody)
+            enqueuer = Enqueuer(parts, worker, _tells_nobody)
             return enqueuer.answer(TaskRequest(task=TASK), lambda: FUNCTION_SECONDS["enqueue"])
         case "process":
             clockwork = Clockwork(lambda: replay.now, _never_sleeps, lambda _: _Inline(replay))
@@ -277,9 +275,9 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
             reconciler = Reconciler(store, queue, {PROVIDER: provider.rules}, LEASE_SECONDS, _clock, Random(0))
             return reconciler.run(lambda: FUNCTION_SECONDS["reconcile"])
         case "cancel":
-            return Canceller(parts, viewer).cancel(TASK)
+            return cancel.answer(parts, TASK)
         case "revive":
-            return Reviver(parts, viewer).revive(TASK)
+            return revive.answer(parts, TASK)
         case "callback":
             urls = CallbackUrls("http://meanwhile.example", "env:KEY", _key)
             receiver = Receiver(parts, worker, urls, _key)
