@@ -88,16 +88,8 @@ class Hook(Backend):
         return self.item()
 
     def receiver(self) -> Receiver:
-        providers = {"example": self.provider}
-        return Receiver(
-            store=self.store,
-            queue=self.queue,
-            worker=Worker(self.store, providers, self.clock, max_crashes=3, confirm_seconds=300),
-            providers=providers,
-            urls=self.urls,
-            read_secret=self.secrets,
-            clock=self.clock,
-        )
+        parts = self.parts({"example": self.provider})
+        return Receiver(parts, Worker(parts), self.urls, self.secrets)
 
     def item(self) -> Item:
         return self.item_of(TASK)

@@ -5,15 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.api import batch
 from shared.api.answer import Answer
-from shared.api.batch import Batcher
 from shared.api.enqueue import Enqueuer
 from shared.api.preference import Preferences
 from shared.api.request import TaskRequest
-from shared.api.view import Viewer
 from shared.errors import NotifyUnavailable, Problem
 from shared.provider import Provider
-from shared.settings import Settings
 from shared.store import Item
 from shared.task import Task
 from shared.work.worker import Worker
@@ -32,20 +30,11 @@ class Front(Backend):
     threads: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.worker = Worker(self.store, self.providers, self.clock, max_crashes=3, confirm_seconds=300)
+        self.worker = Worker(self.parts(self.providers))
 
     def enqueuer(self, **settings: Any) -> Enqueuer:
         """One with these settings."""
-        return Enqueuer(
-            store=self.store,
-            queue=self.queue,
-            worker=self.worker,
-            viewer=Viewer(self.store, self.queue, self.clock, self.providers, tick_seconds=5),
-            providers=self.providers,
-            settings=Settings.from_environment({name.upper(): str(value) for name, value in settings.items()}),
-            clock=self.clock,
-            tell=self._tell,
-        )
+        return Enqueuer(self.parts(self.providers, **settings), self.worker, self._tell)
 
     def _tell(self, target: str, item: Item) -> None:
         if self.deaf:
@@ -74,7 +63,7 @@ class Front(Backend):
 
     def batch(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> Answer:
         """One batch."""
-        return Batcher(self.enqueuer(), self.pool).answer(requests, remaining)
+        return batch.answer(self.enqueuer(), requests, remaining, self.pool)
 
     def results(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> list[Any]:
         """The results of one batch."""
