@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared import wiring
-from shared.api import batch, cancel, request, revive  # noqa: F401 (loaded as the environment starts)
+from shared.api import batch, cancel, request, revive, view
 from shared.api.answer import Answer, problem
 from shared.errors import NotFound, Problem, StoreUnavailable
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
@@ -29,24 +29,24 @@ def ask() -> Response[str]:
 
 @router.post("/tasks/batch")
 def ask_batch() -> Response[str]:
-    return _response(wiring.batcher().answer(_read(request.from_batch), _remaining))
+    return _response(batch.answer(wiring.enqueuer_for_threads(), _read(request.from_batch), _remaining))
 
 
 @router.post("/tasks/revive")
 def revive_task() -> Response[str]:
-    return _response(wiring.reviver().revive(_read(request.named_in_body)))
+    return _response(revive.answer(wiring.parts(), _read(request.named_in_body)))
 
 
 @router.get("/tasks")
 @router.get("/tasks/.+")
 def status() -> Response[str]:
-    return _response(wiring.viewer().status(_read(request.named_in_url)))
+    return _response(view.status(wiring.parts(), _read(request.named_in_url)))
 
 
 @router.delete("/tasks")
 @router.delete("/tasks/.+")
 def cancel_task() -> Response[str]:
-    return _response(wiring.canceller().cancel(_read(request.named_in_url)))
+    return _response(cancel.answer(wiring.parts(), _read(request.named_in_url)))
 
 
 def _read(parse: Callable[[dict[str, Any], str], T]) -> T:

@@ -21,9 +21,9 @@ def handler(event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
     def invite(workers: int) -> None:
         wiring.invoke(context.invoked_function_arn, INVITATION, times=workers)
 
-    tally = wiring.ticker().run(
+    tally = wiring.tick(
         lambda: context.get_remaining_time_in_millis() / 1000, None if event == INVITATION else invite
-    )
+    ).run()
     counts = {provider: dict(counter) for provider, counter in tally.items()}
     logger.info("tick", extra={"tally": counts})
     for provider, counted in counts.items():

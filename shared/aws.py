@@ -62,8 +62,8 @@ def secret(reference: str, *, fresh: bool = False) -> str:
 def _parameters(kind: str) -> Any:
     """Powertools' reader of SSM or Secrets Manager. An answer or an error comes within 4 seconds.
 
-    A read is not cut by the attempt's deadline: begun just before it, two still fit into the 10 seconds that a lease
-    outlasts an attempt, and the first that fails ends the attempt.
+    A read is not cut by the attempt's deadline: begun just before it, two still fit into LEASE_MARGIN_SECONDS, and the
+    first that fails ends the attempt.
     """
     from aws_lambda_powertools.utilities import parameters  # noqa: PLC0415 (not every start needs it)
 

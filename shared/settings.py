@@ -13,6 +13,8 @@ from shared.task import is_provider_name
 
 NOTIFY_KINDS = ("stepFunctionsToken", "durableCallbackId")
 """How a request may name a workflow that waits for its task."""
+LEASE_MARGIN_SECONDS = 10
+"""A lease outlasts the longest attempt by so much: time to store what was found and to settle it in Redis."""
 
 
 def _setting(default: Any, read: Callable[[str], Any], meaning: str) -> Any:
@@ -153,8 +155,8 @@ class Settings:
 
     @property
     def lease_seconds(self) -> float:
-        """How long a claimed task is ours: an attempt and 10 seconds to store and settle it."""
-        return self.attempt_seconds + 10
+        """How long a claimed task is ours, before it goes back to the queue: its lease."""
+        return self.attempt_seconds + LEASE_MARGIN_SECONDS
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:

@@ -7,6 +7,7 @@ top, so that this happens while the environment starts.
 import os
 import random
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,20 +22,17 @@ from shared.task import is_provider_name
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from shared.api.batch import Batcher
     from shared.api.callback import Receiver
-    from shared.api.cancel import Canceller
     from shared.api.enqueue import Enqueuer
-    from shared.api.revive import Reviver
-    from shared.api.view import Viewer
     from shared.provider import Provider
     from shared.provider.callback_url import CallbackUrls
     from shared.provider.language.rules import Rules
     from shared.queue import Queue
     from shared.store import Store
     from shared.work.notify import Notifier
+    from shared.work.parts import Parts
     from shared.work.reconcile import Reconciler
-    from shared.work.tick import Ticker
+    from shared.work.tick import Invite, Tick
     from shared.work.worker import Worker
 
 SHIPPED = Path(__file__).parent / "providers"
@@ -162,21 +160,19 @@ def providers() -> "dict[str, Provider]":
 
 
 @cache
+def parts() -> "Parts":
+    """What most of the makers below need."""
+    from shared.work.parts import Parts
+
+    return Parts(store(), queue(), providers(), settings(), clock)
+
+
+@cache
 def worker() -> "Worker":
     """The worker."""
     from shared.work.worker import Worker
 
-    return Worker(
-        store(), providers(), clock, max_crashes=settings().max_crashes, confirm_seconds=settings().confirm_seconds
-    )
-
-
-@cache
-def viewer() -> "Viewer":
-    """The status view."""
-    from shared.api.view import Viewer
-
-    return Viewer(store(), queue(), clock, providers(), tick_seconds=settings().tick_seconds)
+    return Worker(parts())
 
 
 @cache
@@ -184,16 +180,15 @@ def enqueuer() -> "Enqueuer":
     """enqueue."""
     from shared.api.enqueue import Enqueuer
 
-    return Enqueuer(
-        store=store(),
-        queue=queue(),
-        worker=worker(),
-        viewer=viewer(),
-        providers=providers(),
-        settings=settings(),
-        clock=clock,
-        tell=lambda target, item: notifier().tell(target, item),  # few requests need its clients
-    )
+    # few requests need the notifier's clients
+    return Enqueuer(parts(), worker(), lambda target, item: notifier().tell(target, item))
+
+
+def enqueuer_for_threads() -> "Enqueuer":
+    """enqueue, for many at once: its notifier is made before there are threads, or each would make one."""
+    if settings().notify:
+        notifier()
+    return enqueuer()
 
 
 @cache
@@ -205,56 +200,21 @@ def notifier() -> "Notifier":
 
 
 @cache
-def batcher() -> "Batcher":
-    """enqueue, many at once."""
-    from shared.api.batch import Batcher
-
-    if settings().notify:
-        notifier()  # before threads start that need it, or each would make one
-    return Batcher(enqueuer())
-
-
-@cache
-def canceller() -> "Canceller":
-    """cancel."""
-    from shared.api.cancel import Canceller
-
-    return Canceller(store=store(), queue=queue(), providers=providers(), clock=clock)
-
-
-@cache
 def receiver() -> "Receiver":
     """callback."""
     from shared.api.callback import Receiver
 
-    return Receiver(
-        store=store(),
-        queue=queue(),
-        worker=worker(),
-        providers=providers(),
-        urls=callback_urls(),
-        read_secret=aws.secret,
-        clock=clock,
-    )
+    return Receiver(parts(), worker(), callback_urls(), aws.secret)
 
 
-@cache
-def reviver() -> "Reviver":
-    """revive."""
-    from shared.api.revive import Reviver
-
-    return Reviver(store=store(), queue=queue(), viewer=viewer(), providers=providers(), clock=clock)
-
-
-@cache
-def ticker() -> "Ticker":
-    """process."""
+def tick(remaining: Callable[[], float], invite: "Invite | None" = None) -> "Tick":
+    """process, once."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from shared.work.tick import Clockwork, Ticker
+    from shared.work.tick import Clockwork, Tick
 
     clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
-    return Ticker(queue(), worker(), providers(), settings(), clockwork)
+    return Tick(parts(), worker(), clockwork, remaining, invite)
 
 
 def invoke(function: str, event: dict[str, Any], *, times: int) -> None:

@@ -54,7 +54,7 @@ def test_settings_come_from_the_environment_and_are_read_once(monkeypatch: pytes
     assert wiring.settings().table_name == "first"
 
 
-MAKERS = [wiring.queue, wiring.store, wiring.worker, wiring.enqueuer, wiring.ticker, wiring.reconciler]
+MAKERS = [wiring.queue, wiring.store, wiring.worker, wiring.enqueuer, wiring.parts, wiring.reconciler]
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
@@ -67,9 +67,7 @@ def test_wrong_settings_are_told_whichever_part_is_made_first(
         make()
 
 
-@pytest.mark.parametrize(
-    "make", [*MAKERS, wiring.viewer, wiring.batcher, wiring.canceller, wiring.reviver, wiring.logger, wiring.metrics]
-)
+@pytest.mark.parametrize("make", [*MAKERS, wiring.receiver, wiring.notifier, wiring.logger, wiring.metrics])
 def test_each_part_is_made_once(make: Callable[[], object]) -> None:
     assert make() is make()
 
@@ -302,8 +300,8 @@ def test_settings_that_name_a_provider_of_which_there_is_no_file_are_reported(
 
 def test_process_and_reconcile_know_every_provider(folder: Path) -> None:
     write(folder, "mine.json", EXAMPLE)
-    assert list(wiring.ticker()._providers) == ["coin", "example", "mine"]
-    assert list(wiring.reconciler()._rules) == ["coin", "example", "mine"]
+    assert list(wiring.parts().providers) == ["coin", "example", "mine"]
+    assert list(wiring.reconciler().rules) == ["coin", "example", "mine"]
 
 
 # --- what the parts are given
@@ -311,19 +309,15 @@ def test_process_and_reconcile_know_every_provider(folder: Path) -> None:
 
 def test_the_parts_have_what_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATTEMPT_SECONDS", "30")
-    monkeypatch.setenv("MAX_CRASHES", "7")
-    monkeypatch.setenv("CONFIRM_SECONDS", "70")
-    assert wiring.reconciler()._lease_seconds == 40
-    worker = wiring.worker()
-    assert (worker._max_crashes, worker._confirm_seconds) == (7, 70)
-    assert wiring.enqueuer().settings is wiring.ticker()._settings is wiring.settings()
+    assert wiring.reconciler().lease_seconds == 40
+    assert wiring.parts().settings is wiring.settings()
 
 
 def test_all_parts_share_one_queue_one_store_and_one_worker() -> None:
-    enqueuer, canceller, reviver = wiring.enqueuer(), wiring.canceller(), wiring.reviver()
-    assert enqueuer.queue is canceller.queue is reviver.queue is wiring.queue()
-    assert enqueuer.store is canceller.store is reviver.store is wiring.store()
-    assert enqueuer.worker is wiring.ticker()._worker is wiring.worker()
+    enqueuer, receiver, tick = wiring.enqueuer(), wiring.receiver(), wiring.tick(lambda: 60)
+    assert enqueuer.parts is receiver.parts is tick.parts is wiring.parts()
+    assert enqueuer.worker is receiver.worker is tick.worker is wiring.worker()
+    assert (wiring.parts().queue, wiring.parts().store) == (wiring.queue(), wiring.store())
 
 
 @pytest.mark.parametrize(("notify", "made"), [("stepFunctionsToken", 1), ("", 0)])
@@ -331,5 +325,5 @@ def test_a_batch_has_its_notifier_before_its_threads_start(
     monkeypatch: pytest.MonkeyPatch, notify: str, made: int
 ) -> None:
     monkeypatch.setenv("NOTIFY", notify)
-    wiring.batcher()
+    wiring.enqueuer_for_threads()
     assert wiring.notifier.cache_info().currsize == made

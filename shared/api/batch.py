@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shared.api.answer import Answer, problem
 from shared.api.enqueue import Begun, Enqueuer
@@ -12,7 +12,7 @@ from shared.errors import Problem, StoreUnavailable, Unavailable
 from shared.logs import log
 from shared.store.item import digest
 
-MAX_ANSWER_BYTES = 3 * 1024 * 1024
+MAX_RESULTS_BYTES = 3 * 1024 * 1024
 """What the bodies of all results may take: Lambda passes on 6 MB, in which every quote is escaped."""
 ACCEPTED_AT_ONCE = 8
 """Each thread opens a connection to DynamoDB, which takes the function's processor longer than the calls."""
@@ -21,51 +21,56 @@ ACCEPT_SECONDS = 10.0
 NAMING = ("task_id", "provider", "name", "status")
 
 
-@dataclass(frozen=True, slots=True)
-class Batcher:
-    """Serves many requests at once. `pool` makes so many threads."""
+def answer(
+    enqueuer: Enqueuer,
+    requests: Sequence[TaskRequest | Problem],
+    remaining: Callable[[], float],
+    pool: Callable[[int], Executor] = ThreadPoolExecutor,
+) -> Answer:
+    """One answer with a result for each request, in their order; a fault in one, its Problem too, harms no other.
 
-    enqueuer: Enqueuer
-    pool: Callable[[int], Executor] = ThreadPoolExecutor
+    Of requests that are alike one is served, and the others get its answer. `remaining` tells the seconds that
+    the function has left, `pool` makes so many threads.
+    """
+    keys = [_key(place, request) for place, request in enumerate(requests)]
+    unlike = dict(zip(keys, requests, strict=True))
+    answers = {key: problem(one) for key, one in unlike.items() if isinstance(one, Problem)}
+    asked = {key: one for key, one in unlike.items() if isinstance(one, TaskRequest)}
+    for round_ in _rounds(asked):
+        served = _serve(enqueuer, [asked[key] for key in round_], remaining, pool)
+        answers.update(zip(round_, served, strict=True))
+    applied = next((one.prefers.applied for one in asked.values()), None)
+    return Answer(status=200, body={"results": _results(keys, answers)}, preference_applied=applied)
 
-    def answer(self, requests: Sequence[TaskRequest | Problem], remaining: Callable[[], float]) -> Answer:
-        """One answer with a result for each request, in their order; a fault in one, its Problem too, harms no other.
 
-        Of requests that are alike one is served, and the others get its answer. `remaining` tells the seconds that
-        the function has left.
-        """
-        keys = [_key(place, request) for place, request in enumerate(requests)]
-        unlike = dict(zip(keys, requests, strict=True))
-        answers = {key: problem(one) for key, one in unlike.items() if isinstance(one, Problem)}
-        asked = {key: one for key, one in unlike.items() if isinstance(one, TaskRequest)}
-        for round_ in _rounds(asked):
-            served = self._serve([asked[key] for key in round_], remaining)
-            answers.update(zip(round_, served, strict=True))
-        applied = next((one.prefers.applied for one in asked.values()), None)
-        return Answer(status=200, body={"results": _results(keys, answers)}, preference_applied=applied)
+def _serve(
+    enqueuer: Enqueuer,
+    requests: Sequence[TaskRequest],
+    remaining: Callable[[], float],
+    pool: Callable[[int], Executor],
+) -> list[Answer]:
+    """The answers to requests for as many tasks."""
+    with pool(ACCEPTED_AT_ONCE) as threads:
+        accepted = list(threads.map(lambda request: _accept(enqueuer, request, remaining()), requests))
+    begun = [one for one in accepted if isinstance(one, Begun)]
+    with pool(max(1, len(begun))) as threads:
+        served = iter(enqueuer.serve(begun, remaining, threads.map))
+    return [next(served) if isinstance(one, Begun) else one for one in accepted]
 
-    def _serve(self, requests: Sequence[TaskRequest], remaining: Callable[[], float]) -> list[Answer]:
-        """The answers to requests for as many tasks."""
-        with self.pool(ACCEPTED_AT_ONCE) as pool:
-            accepted = list(pool.map(lambda request: self._accept(request, remaining()), requests))
-        begun = [one for one in accepted if isinstance(one, Begun)]
-        with self.pool(max(1, len(begun))) as pool:
-            served = iter(self.enqueuer.serve(begun, remaining, pool.map))
-        return [next(served) if isinstance(one, Begun) else one for one in accepted]
 
-    def _accept(self, request: TaskRequest, left: float) -> Answer | Begun:
-        if left < ACCEPT_SECONDS:
-            return problem(Unavailable("no time was left for this one; nothing was accepted, ask again"))
-        try:
-            return self.enqueuer.accept(request)
-        except Problem as error:
-            return problem(error)
-        except StoreUnavailable as error:
-            log.error("store unavailable", extra={"task": request.task.id, "reason": str(error)})
-            return problem(error)
-        except Exception as error:
-            log.exception("request broke", extra={"task": request.task.id})
-            return problem(error)
+def _accept(enqueuer: Enqueuer, request: TaskRequest, left: float) -> Answer | Begun:
+    if left < ACCEPT_SECONDS:
+        return problem(Unavailable("no time was left for this one; nothing was accepted, ask again"))
+    try:
+        return enqueuer.accept(request)
+    except Problem as error:
+        return problem(error)
+    except StoreUnavailable as error:
+        log.error("store unavailable", extra={"task": request.task.id, "reason": str(error)})
+        return problem(error)
+    except Exception as error:
+        log.exception("request broke", extra={"task": request.task.id})
+        return problem(error)
 
 
 def _key(place: int, request: TaskRequest | Problem) -> Hashable:
@@ -83,7 +88,7 @@ def _rounds(asked: dict[Hashable, TaskRequest]) -> list[list[Hashable]]:
 
 
 def _results(keys: Sequence[Hashable], answers: dict[Hashable, Answer]) -> list[Json]:
-    results, seen, left = [], set(), MAX_ANSWER_BYTES
+    results, seen, left = [], set(), MAX_RESULTS_BYTES
     for key in keys:
         answer = answers[key]
         size = len(answer.text.encode())

@@ -6,7 +6,6 @@ about a lost job, the task is due now, or the file's shortest delay after the la
 within its limits. One that is lost, forged or late changes nothing.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shared.api.answer import Answer
@@ -14,28 +13,25 @@ from shared.api.request import Callback
 from shared.errors import NotFound, RecordError, SecretUnavailable, Unavailable
 from shared.logs import facts, log
 from shared.outcome import Completed, Failed
-from shared.provider import Provider
 from shared.provider.callback_url import CallbackUrls
 from shared.provider.credentials.credentials import ReadSecret
 from shared.provider.wire.message import Reply
-from shared.queue import End, Queue, without_redis
+from shared.queue import End, without_redis
 from shared.record import Record
-from shared.store import Item, Store
+from shared.store import Item
 from shared.task import Task
+from shared.work.parts import Parts
 from shared.work.worker import Worker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Receiver:
-    """Takes callbacks. `urls` None: this deployment gives no URLs away. `clock` tells epoch milliseconds."""
+    """Takes callbacks. `urls` None: this deployment gives no URLs away."""
 
-    store: Store
-    queue: Queue
+    parts: Parts
     worker: Worker
-    providers: Mapping[str, Provider]
     urls: CallbackUrls | None
     read_secret: ReadSecret
-    clock: Callable[[], int]
 
     def receive(self, callback: Callback) -> Answer:
         """Take a callback; the provider is not asked.
@@ -47,7 +43,7 @@ class Receiver:
             task, generation, resubmits, is_signed = self._verified(callback)
         except SecretUnavailable as error:
             raise Unavailable("the callback cannot be verified now") from error
-        item = self.store.get(task, self.clock())
+        item = self.parts.item(task)
         if item is None or item.generation != generation:
             raise _unknown()
         if item.status == "pending":
@@ -61,7 +57,7 @@ class Receiver:
 
         A body too large to be read cannot be believed, so its signature is no matter: the task is asked about.
         """
-        provider = self.providers.get(callback.provider)
+        provider = self.parts.providers.get(callback.provider)
         found = self.urls.find(callback.provider, callback.token) if self.urls and provider else None
         if provider is None or found is None:
             raise _unknown()
@@ -80,23 +76,23 @@ class Receiver:
         log.info("called back", extra=facts(item) | {"then": verb})
         with without_redis(then="the next attempt finds it"):
             if verb == "hasten":
-                self.queue.hasten([(item.task, item.generation)], self._rest_seconds(item))
+                self.parts.queue.hasten([(item.task, item.generation)], self._rest_seconds(item))
             elif verb != "release":
-                self.queue.end([End(item.task, item.generation, "buried" if verb == "bury" else "forgotten")])
+                self.parts.queue.end([End(item.task, item.generation, "buried" if verb == "bury" else "forgotten")])
         if settlement and verb == "release" and isinstance(settlement.outcome, Completed | Failed):
             raise Unavailable("the store does not answer; send it again")
 
     def _rest_seconds(self, item: Item) -> float:
         """How long the provider is to be left alone about this task, so that many callbacks are no more than polls."""
-        shortest = self.providers[item.task.provider].rules.backoff.min_delay
+        shortest = self.parts.providers[item.task.provider].rules.backoff.min_delay
         if shortest == 0:
             return 0
-        (place,) = self.queue.look([item.task], records=True)
+        (place,) = self.parts.queue.look([item.task], records=True)
         try:
             asked_at = Record.from_text(place.record).asked_at or 0
         except RecordError:
             return shortest
-        return min(shortest, max(0, asked_at / 1000 + shortest - self.clock() / 1000))
+        return min(shortest, max(0, asked_at / 1000 + shortest - self.parts.clock() / 1000))
 
 
 def _unknown() -> NotFound:

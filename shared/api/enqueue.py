@@ -3,30 +3,29 @@
 The order of the steps closes every gap: a crash at any point leaves either nothing or a task that ends.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
+from shared.api import view
 from shared.api.answer import Answer, problem
 from shared.api.preference import Preferences
 from shared.api.request import TaskRequest
-from shared.api.view import Viewer
 from shared.errors import BadRequest, Conflict, DataUnavailable, NotifyUnavailable, Unavailable
 from shared.limits import UNLIMITED
 from shared.logs import facts, log
 from shared.provider import Provider
-from shared.queue import Added, Hold, Queue, new_token, without_redis
+from shared.queue import Added, Hold, new_token, without_redis
+from shared.record import Record
 from shared.settings import Settings
-from shared.store import Item, Store
+from shared.store import Item
 from shared.store.item import digest
 from shared.store.spill import CALL_SECONDS
+from shared.work.parts import Parts
 from shared.work.settle import Settlement, report, settle
 from shared.work.worker import Worker, add_of, record_of
 
 Key = TypeVar("Key")
-
-Found: TypeAlias = Settlement | Exception
-"""What an attempt came to; an exception is a fault of our own."""
 
 ROUNDS = 5
 """How often a request that loses the race to begin looks again."""
@@ -34,27 +33,31 @@ RESERVE_SECONDS = 5.0
 """Kept back from the function's time for storing, settling and answering; CALL_SECONDS more where data may spill."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Begun:
-    """A generation that a request has begun, to be served; `stale` is the stored item that answers it meanwhile."""
+    """A generation that a request has begun, and how far it has been served.
+
+    `stale` is the stored item that answers meanwhile. The provider is waited for so many `seconds`, 0: not asked.
+    `added` is None while Redis has not taken it; `error` is a fault of our own.
+    """
 
     item: Item
+    record: Record
     provider: Provider
     prefers: Preferences
     stale: Item | None
+    seconds: float = 0
+    added: Added | None = None
+    settlement: Settlement | None = None
+    error: Exception | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Enqueuer:
-    """Serves requests for tasks. `clock` tells epoch milliseconds, `tell` a workflow that its task has ended."""
+    """Serves requests for tasks. `tell` tells a workflow that its task has ended."""
 
-    store: Store
-    queue: Queue
+    parts: Parts
     worker: Worker
-    viewer: Viewer
-    providers: Mapping[str, Provider]
-    settings: Settings
-    clock: Callable[[], int]
     tell: Callable[[str, Item], None]
 
     def answer(self, request: TaskRequest, remaining: Callable[[], float]) -> Answer:
@@ -68,99 +71,95 @@ class Enqueuer:
     def accept(self, request: TaskRequest) -> Answer | Begun:
         """The answer from what is known, or the generation that was begun, for `serve`. Raises as `answer` does."""
         task = request.task
-        provider = self.providers.get(task.provider)
-        if provider is None:
-            raise BadRequest(f"there is no provider {task.provider!r}", field="provider")
-        if request.notify and request.notify.partition(":")[0] not in self.settings.notify:
+        provider = view.provider_of(self.parts, task)
+        if request.notify and request.notify.partition(":")[0] not in self.parts.settings.notify:
             raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
         for _ in range(ROUNDS):
-            item = seen = self.store.get(task, self.clock())  # 1. get
+            item = seen = self.parts.item(task)  # 1. get
             if item and (known := self._known(request, provider, item)):
                 if request.notify is None or self._is_told(request.notify, item):
                     return known
                 continue  # it changed meanwhile
             input_ = request.input if request.input is not None else (item.input if item else {})
             group = request.group or (item.group if item else "")
-            item = self.store.begin(  # 2. begin
-                task, item, input_, self.clock(), group=group, notify=request.notify
+            item = self.parts.store.begin(  # 2. begin
+                task, item, input_, self.parts.clock(), group=group, notify=request.notify
             )
             if item:
                 log.debug("begun", extra=facts(item))
                 stale = seen if seen and self._may_be_stale(request, provider, seen) else None
-                return Begun(item, provider, request.prefers, stale)
+                return Begun(item, record_of(item), provider, request.prefers, stale)
         raise Unavailable("the task changes too fast; try again", field="name")
 
     def serve(
-        self, begun: Sequence[Begun], remaining: Callable[[], float], map_: Callable[..., Iterable[Found]] = map
+        self, begun: Sequence[Begun], remaining: Callable[[], float], map_: Callable[..., Iterable[None]] = map
     ) -> list[Answer]:
         """The rest of the steps for many at once: one call per provider and verb, the attempts made by `map_`."""
         token, left = new_token(), remaining()
-        seconds = {one: self._first_answer_seconds(one, left) for one in begun}
-        added = self._add(begun, token, seconds)  # 3. add
+        for one in begun:
+            one.seconds = self._first_answer_seconds(one, left)
+        self._add(begun, token)  # 3. add
+        asked = [one for one in begun if one.seconds > 0 and _may_be_asked(one)]
+        list(map_(lambda one: self._attempt(one, token), asked))  # 4. attempt, 5. store
+        self._settle([one for one in asked if one.settlement])  # 6. settle
+        return [replace(self._answer(one), preference_applied=one.prefers.applied) for one in begun]  # 7. answer
 
-        def ask(one: Begun) -> Found:
-            hold = Hold(one.item.task, one.item.generation, token)
-            try:
-                return self.worker.attempt(hold, record_of(one.item), seconds[one], inline=True)
-            except Exception as error:
-                log.exception("attempt broke", extra=facts(hold))
-                return error
-
-        asked = [one for one in begun if seconds[one] > 0 and _may_be_asked(one, added[one])]
-        found = dict(zip(asked, map_(ask, asked), strict=True))  # 4. ask, 5. store
-        self._settle({one: it for one, it in found.items() if isinstance(it, Settlement)}, added)  # 6. settle
-        return [  # 7. answer
-            replace(self._answer(one, added[one], found.get(one)), preference_applied=one.prefers.applied)
-            for one in begun
-        ]
-
-    def _add(self, begun: Sequence[Begun], token: str, seconds: Mapping[Begun, float]) -> dict[Begun, Added | None]:
-        """What became of each in Redis, leased where it is to be asked at once; None where Redis is away."""
-        added: dict[Begun, Added | None] = dict.fromkeys(begun)
+    def _add(self, begun: Sequence[Begun], token: str) -> None:
+        """Put each into Redis, leased where it is to be asked at once."""
         with without_redis(then="reconcile queues the task"):  # once away, it is not asked for the next provider
-            for (provider, leased), group in _grouped(begun, lambda one: (one.provider, seconds[one] > 0)).items():
-                adds = [add_of(one.item) for one in group]
-                lease_seconds, limits = self.settings.lease_seconds if leased else 0, provider.rules.limits
-                replies = self.queue.add(adds, token=token, lease_seconds=lease_seconds, limits=limits)
-                added.update(zip(group, replies, strict=True))
-        return added
+            for (provider, leased), group in _grouped(begun, lambda one: (one.provider, one.seconds > 0)).items():
+                replies = self.parts.queue.add(
+                    [add_of(one.item.task, one.record) for one in group],
+                    token=token,
+                    lease_seconds=self.parts.settings.lease_seconds if leased else 0,
+                    limits=provider.rules.limits,
+                )
+                for one, reply in zip(group, replies, strict=True):
+                    one.added = reply
 
-    def _settle(self, found: Mapping[Begun, Settlement], added: Mapping[Begun, Added | None]) -> None:
-        unsettled = dict(found)
+    def _attempt(self, one: Begun, token: str) -> None:
+        hold = Hold(one.item.task, one.item.generation, token)
+        try:
+            one.settlement = self.worker.attempt(hold, one.record, one.seconds, inline=True)
+        except Exception as error:
+            log.exception("attempt broke", extra=facts(hold))
+            one.error = error
+
+    def _settle(self, found: Sequence[Begun]) -> None:
+        settled: list[Begun] = []
         with without_redis(then="the task comes back with its lease"):
-            queued = [one for one in found if added[one]]
-            for provider, group in _grouped(queued, lambda one: one.provider).items():
-                settle(self.queue, provider, [found[one] for one in group])
-                for one in group:
-                    del unsettled[one]
-        for settlement in unsettled.values():
-            report(settlement, settlement.counts_as)
+            for provider, group in _grouped((one for one in found if one.added), lambda one: one.provider).items():
+                settle(self.parts.queue, provider, [one.settlement for one in group if one.settlement])
+                settled += group
+        for one in found:
+            if one.settlement and one not in settled:
+                report(one.settlement, one.settlement.counts_as)
 
     def _first_answer_seconds(self, one: Begun, left: float) -> float:
         """How long to wait for the provider: as the request prefers, else its file, else the settings; 0: not at all.
 
         A wait shorter than usual would cut submits off, and those may be sent twice: then it is not asked.
         """
-        own, wanted = one.provider.rules.first_answer_seconds, one.prefers.wait_seconds
-        usual = self.settings.first_answer_seconds if own is None else own
+        settings, own, wanted = self.parts.settings, one.provider.rules.first_answer_seconds, one.prefers.wait_seconds
+        usual = settings.first_answer_seconds if own is None else own
         seconds = usual if wanted is None else wanted
-        if one.stale or (seconds < usual and one.provider.submits(record_of(one.item))):
+        if one.stale or (seconds < usual and one.provider.submits(one.record)):
             return 0
-        return min(seconds, self.settings.attempt_seconds, left - reserve_seconds(self.settings))
+        return min(seconds, settings.attempt_seconds, left - reserve_seconds(settings))
 
-    def _answer(self, one: Begun, added: Added | None, found: Found | None) -> Answer:
+    def _answer(self, one: Begun) -> Answer:
         try:
             if one.stale:
-                return self.viewer.stored(one.stale, revalidating=True)
-            if isinstance(found, Settlement):
-                return self.viewer.learned(one.item, found)
-        except DataUnavailable as error:  # this one's own trouble; what was begun goes on
-            return self.viewer.accepted(one.item, 1) if one.stale else problem(error)
-        if found:
-            return problem(found)
-        if added in ("exists", "stale", "waiting"):
-            return self.viewer.in_progress(one.item, deduplicated=added != "waiting")
-        return self.viewer.accepted(one.item, 1)
+                return view.stored(self.parts, one.stale, revalidating=True)
+            if one.settlement:
+                return view.learned(self.parts, one.item, one.settlement)
+        except DataUnavailable as error:  # the data of this one cannot be read; what was begun goes on
+            return view.accepted(self.parts, one.item, 1) if one.stale else problem(error)
+        if one.error:
+            return problem(one.error)
+        if one.added in ("exists", "stale", "waiting"):
+            return view.in_progress(self.parts, one.item, deduplicated=one.added != "waiting")
+        return view.accepted(self.parts, one.item, 1)
 
     def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | None:
         """The answer from what is stored; None when the next generation is to begin."""
@@ -168,15 +167,15 @@ class Enqueuer:
         if item.status == "pending":
             if not same:
                 raise Conflict("the task is in progress with another input; cancel it first", field="input")
-            return self.viewer.in_progress(item, deduplicated=True)
+            return view.in_progress(self.parts, item, deduplicated=True)
         if same and self._age_seconds(item) < _fresh_seconds(request, provider, item):
-            return self.viewer.stored(item, deduplicated=True)
+            return view.stored(self.parts, item, deduplicated=True)
         return None
 
     def _is_told(self, target: str, item: Item) -> bool:
         """Whether a workflow will be told, by the item's end, or has been told of it just now."""
         if item.status == "pending":
-            superseded = self.store.notify(item.task, item.generation, target)
+            superseded = self.parts.store.notify(item.task, item.generation, target)
             there = superseded.item if superseded else None
             if there and there.status == "pending" and there.generation == item.generation:
                 raise Conflict("no more workflows can wait for this task", field="notify")
@@ -194,7 +193,7 @@ class Enqueuer:
         return item.status == "completed" and same and self._age_seconds(item) < longest
 
     def _age_seconds(self, item: Item) -> float:
-        return (self.clock() - (item.completed_at or 0)) / 1000
+        return (self.parts.clock() - (item.completed_at or 0)) / 1000
 
 
 def reserve_seconds(settings: Settings) -> float:
@@ -209,9 +208,9 @@ def _grouped(begun: Iterable[Begun], key: Callable[[Begun], Key]) -> dict[Key, l
     return groups
 
 
-def _may_be_asked(one: Begun, added: Added | None) -> bool:
+def _may_be_asked(one: Begun) -> bool:
     """Whether it is ours to ask; without Redis nobody knows what the limits still allow."""
-    return added == "created" or (added is None and one.provider.rules.limits == UNLIMITED)
+    return one.added == "created" or (one.added is None and one.provider.rules.limits == UNLIMITED)
 
 
 def _fresh_seconds(request: TaskRequest, provider: Provider, item: Item) -> float:

@@ -1,136 +1,109 @@
 """What a client sees of a task: one JSON shape for every answer, whether from the item, from Redis or just learned."""
 
 import math
-from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from shared.api.answer import Answer
-from shared.api.merge import merge
 from shared.codec import Json
-from shared.errors import NotFound, RecordError, StoreUnavailable
+from shared.errors import BadRequest, NotFound, RecordError
 from shared.limits import UNLIMITED
-from shared.outcome import Completed, Failed, Pending, Retry
+from shared.outcome import Completed, Pending, Retry
 from shared.provider import Provider
-from shared.queue import Place, Queue, without_redis
+from shared.queue import Place, without_redis
 from shared.record import Record
-from shared.store import Item, Store
+from shared.store import Item
 from shared.store.item import digest
 from shared.store.spill import Link
 from shared.task import Task
+from shared.work.parts import Parts
 from shared.work.settle import Settlement
 
 PASSING = ("age_seconds", "next_attempt_at", "data_url", "data_url_expires_at")
 """What changes in a status view though nothing happened."""
 
 
-class Viewer:
-    """The status view, and the answers to requests. `clock` tells epoch milliseconds."""
+def status(parts: Parts, task: Task) -> Answer:
+    """Everything that is known of a task. Raises NotFound, StoreUnavailable; without Redis no schedule."""
+    item = existing(parts, task)
+    body = shown(parts, item)
+    if item.status in ("pending", "failed"):
+        body |= schedule(parts, item, place_of(parts, item))
+    lasting = {name: value for name, value in body.items() if name not in PASSING}
+    return Answer(status=200, body=body, etag=f'W/"{digest(lasting)[:24]}"')
 
-    def __init__(
-        self,
-        store: Store,
-        queue: Queue,
-        clock: Callable[[], int],
-        providers: Mapping[str, Provider],
-        *,
-        tick_seconds: float,
-    ) -> None:
-        self._store = store
-        self._queue = queue
-        self._providers = providers
-        self._clock = clock
-        self._tick_seconds = tick_seconds
 
-    def status(self, task: Task) -> Answer:
-        """Everything that is known of a task. Raises NotFound, StoreUnavailable; without Redis no schedule."""
-        item = self._store.get(task, self._clock())
-        if item is None:
-            raise NotFound(f"there is no task {task.id}", field="name")
-        body = show(self._store.opened(item, self._clock()), self._clock())
-        if item.status in ("pending", "failed"):
-            body |= self.schedule(item, self.place(item))
-        lasting = {name: value for name, value in body.items() if name not in PASSING}
-        return Answer(status=200, body=body, etag=f'W/"{digest(lasting)[:24]}"')
+def stored(parts: Parts, item: Item, *, deduplicated: bool = False, revalidating: bool = False) -> Answer:
+    """200: what is stored. `revalidating`: it is stale, and the next generation has begun."""
+    body = shown(parts, item, deduplicated=deduplicated)
+    if revalidating:
+        return Answer(status=200, body=body | {"revalidating": True}, location=item.task)
+    return Answer(status=200, body=body)
 
-    def stored(self, item: Item, *, deduplicated: bool = False, revalidating: bool = False) -> Answer:
-        """200: what is stored. `revalidating`: it is stale, and the next generation has begun."""
-        body = show(self._store.opened(item, self._clock()), self._clock(), deduplicated=deduplicated)
-        if revalidating:
-            return Answer(status=200, body=body | {"revalidating": True}, location=item.task)
-        return Answer(status=200, body=body)
 
-    def accepted(self, item: Item, retry_after_seconds: float, *, deduplicated: bool = False) -> Answer:
-        """202: the task will be seen to its end."""
-        now = self._clock()
-        return Answer(
-            status=202,
-            body=show(self._store.opened(item, now), now, deduplicated=deduplicated),
-            retry_after_seconds=max(1, math.ceil(retry_after_seconds)),
-            location=item.task,
-        )
+def accepted(parts: Parts, item: Item, retry_after_seconds: float, *, deduplicated: bool = False) -> Answer:
+    """202: the task will be finished."""
+    return Answer(
+        status=202,
+        body=shown(parts, item, deduplicated=deduplicated),
+        retry_after_seconds=max(1, math.ceil(retry_after_seconds)),
+        location=item.task,
+    )
 
-    def in_progress(self, item: Item, *, deduplicated: bool) -> Answer:
-        """202, with when and why the task will be looked at next."""
-        place = self.place(item)
-        wait_seconds = place.wait_seconds if place and place.wait_seconds is not None else self._tick_seconds
-        answer = self.accepted(item, wait_seconds, deduplicated=deduplicated)
-        return replace(answer, body=answer.body | self.schedule(item, place))
 
-    def learned(self, item: Item, settlement: Settlement) -> Answer:
-        """The answer after an attempt in the request; what stood in its way wins over what it found."""
-        now = self._clock()
-        ended = settlement.item
-        if ended and ended.status != "pending":
-            return replace(self.stored(ended), status=422 if ended.refused else 200, location=item.task)
-        match settlement.outcome:
-            case Completed(data) if settlement.verb == "complete":
-                done = replace(item, status="completed", data=data, partial=None, completed_at=now, updated_at=now)
-                return self._linked(Answer(status=200, body=show(done, now), location=item.task), done)
-            case Completed(data):  # learned but not stored: shown, and asked for again
-                return self.accepted(replace(item, partial=data), settlement.delay_seconds)
-            case Failed(reason, error) if settlement.verb == "forget":
-                text = {"reason": reason, "error": error, "refused": True}
-                failed = replace(item, status="failed", error=text, completed_at=now, updated_at=now)
-                return replace(self.stored(failed), status=422, location=item.task)
-            case Pending() | Retry():
-                partial = settlement.record.partial if settlement.record else None
-                return self.accepted(replace(item, partial=partial), settlement.delay_seconds)
-        return self.accepted(item, settlement.delay_seconds)
+def in_progress(parts: Parts, item: Item, *, deduplicated: bool) -> Answer:
+    """202, with when and why the task will be looked at next."""
+    place = place_of(parts, item)
+    seconds = place.wait_seconds if place else None
+    answer = accepted(
+        parts, item, parts.settings.tick_seconds if seconds is None else seconds, deduplicated=deduplicated
+    )
+    return replace(answer, body=answer.body | schedule(parts, item, place))
 
-    def _linked(self, answer: Answer, done: Item) -> Answer:
-        """The answer; if it had to leave out its data, with a link to them as they were stored just now."""
-        if "data_url" in answer.body:
-            with suppress(StoreUnavailable):
-                stored = self._store.get(done.task, self._clock())
-                if stored and stored.generation == done.generation:
-                    return replace(self.stored(stored), location=answer.location)
-        return answer
 
-    def place(self, item: Item) -> Place | None:
-        """Where Redis has the item's generation; None when Redis does not answer."""
-        places: list[Place] = []
-        with without_redis(then="the schedule is unknown"):
-            provider = self._providers.get(item.task.provider)
-            limits = provider.rules.limits if provider else UNLIMITED
-            places = self._queue.look([item.task], records=True, limits=limits)
-        for place in places:
-            return place if place.generation == item.generation else Place(0, None, None, None, None)
-        return None
+def learned(parts: Parts, begun: Item, settlement: Settlement) -> Answer:
+    """The answer after an attempt in the request: the task as it has ended, or with what was learned of it."""
+    item = settlement.item
+    if item and item.status != "pending":
+        return replace(stored(parts, item), status=422 if item.refused else 200, location=item.task)
+    match settlement.outcome:
+        case Completed(data):  # learned but not stored: shown, and asked for again
+            begun = replace(begun, partial=data)
+        case Pending() | Retry() if settlement.record:
+            begun = replace(begun, partial=settlement.record.partial)
+    return accepted(parts, begun, settlement.delay_seconds)
 
-    def schedule(self, item: Item, place: Place | None) -> dict[str, Json]:
-        """When and why a pending or failed task will be looked at next; empty if failed and no dead letter."""
-        if place is None:
-            return {"schedule": "unknown"}
-        if place.wait_seconds is not None:
-            at = instant(self._clock() + place.wait_seconds * 1000)
-            return {"schedule": place.held_up or "waiting", "next_attempt_at": at} | _progress(place)
-        if place.lease_seconds is not None:
-            return {"schedule": "processing"} | _progress(place)
-        if place.buried_seconds is not None:
-            return {"schedule": "dead letter"}
-        return {"schedule": "lost"} if item.status == "pending" else {}
+
+def shown(parts: Parts, item: Item, *, deduplicated: bool = False) -> dict[str, Json]:
+    """What is shown of an item, its data opened. Raises DataUnavailable."""
+    now = parts.clock()
+    return show(parts.store.opened(item, now), now, deduplicated=deduplicated)
+
+
+def place_of(parts: Parts, item: Item) -> Place | None:
+    """Where Redis has the item's generation; None when Redis does not answer."""
+    places: list[Place] = []
+    with without_redis(then="the schedule is unknown"):
+        provider = parts.providers.get(item.task.provider)
+        limits = provider.rules.limits if provider else UNLIMITED
+        places = parts.queue.look([item.task], records=True, limits=limits)
+    for place in places:
+        return place if place.generation == item.generation else Place(0, None, None, None, None)
+    return None
+
+
+def schedule(parts: Parts, item: Item, place: Place | None) -> dict[str, Json]:
+    """When and why a pending or failed task will be looked at next; empty if failed and no dead letter."""
+    if place is None:
+        return {"schedule": "unknown"}
+    if place.wait_seconds is not None:
+        at = instant(parts.clock() + place.wait_seconds * 1000)
+        return {"schedule": place.held_up or "waiting", "next_attempt_at": at} | _progress(place)
+    if place.lease_seconds is not None:
+        return {"schedule": "processing"} | _progress(place)
+    if place.buried_seconds is not None:
+        return {"schedule": "dead letter"}
+    return {"schedule": "lost"} if item.status == "pending" else {}
 
 
 def show(item: Item, now: int, *, deduplicated: bool = False) -> dict[str, Json]:
@@ -161,6 +134,34 @@ def show(item: Item, now: int, *, deduplicated: bool = False) -> dict[str, Json]
     if item.status == "failed":
         body["error"] = {"reason": item.error["reason"], "detail": item.error["error"]}
     return body
+
+
+def merge(stored: Json, partial: Json) -> Json:
+    """Stored data overlaid by the partial answer, for showing while a task is pending, never for keeping.
+
+    Objects key by key, null never overwrites, anything else replaces.
+    """
+    if partial is None:
+        return stored
+    if isinstance(stored, dict) and isinstance(partial, dict):
+        return stored | {name: merge(stored.get(name), value) for name, value in partial.items()}
+    return partial
+
+
+def existing(parts: Parts, task: Task) -> Item:
+    """The task's item as it stands. Raises NotFound, StoreUnavailable."""
+    item = parts.item(task)
+    if item is None:
+        raise NotFound(f"there is no task {task.id}", field="name")
+    return item
+
+
+def provider_of(parts: Parts, task: Task) -> Provider:
+    """The provider that a request names. Raises BadRequest."""
+    provider = parts.providers.get(task.provider)
+    if provider is None:
+        raise BadRequest(f"there is no provider {task.provider!r}", field="provider")
+    return provider
 
 
 def instant(ms: float) -> str:

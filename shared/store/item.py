@@ -33,6 +33,8 @@ SHARDS = 16
 GZIP_ABOVE_BYTES = 4096
 LIMITS = {"input": 48_000, "outputs": 16_000, "partial": 64_000, "data": 256_000, "error": 8_000}
 """Bytes that each value may take in the item; together with names and keys below DynamoDB's 400 KB."""
+LINK_ABOVE_BYTES = 5_000_000
+"""Data that takes more of an answer is given as a link; the rest of Lambda's 6 MB is for partial data and the like."""
 MAX_NOTIFY = 10
 """How many workflows may wait for one task; while they do there is no `error`, whose room and more they take."""
 
@@ -49,6 +51,11 @@ class Spilled:
     size: int
     in_answer: int
     stored_at: int
+
+    @property
+    def needs_link(self) -> bool:
+        """Whether an answer cannot hold the data themselves."""
+        return self.in_answer > LINK_ABOVE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,14 +20,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.codec import OWN_DEPTH, Json, carried, loads
 from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
-from shared.logs import log
-from shared.store.item import Item, Spilled, attribute, encoded, packed, pointer
+from shared.logs import facts, log
+from shared.store.item import LINK_ABOVE_BYTES, Item, Spilled, attribute, encoded, packed, pointer
 from shared.task import Task
 
 MAX_SPILLED_BYTES = 10_000_000
 """The most that data may take in S3, compressed: as much as a provider's answer may be."""
-LINK_ABOVE_BYTES = 5_000_000
-"""Data that takes more of an answer is given as a link; the rest of Lambda's 6 MB is for partial data and the like."""
 LINK_SECONDS = 900
 """How long a link leads to its object."""
 CALL_SECONDS = 5.0
@@ -95,12 +93,11 @@ class Spill:
         if self._bucket and item.status != "completed" and now - spilled.stored_at >= self._keeps_ms:
             return replace(item, data=None)
         try:
-            data = self._link(spilled, now) if spilled.in_answer > LINK_ABOVE_BYTES else self._fetched(spilled)
+            data = self._link(spilled, now) if spilled.needs_link else self._fetched(spilled)
         except DataUnavailable as error:
             if item.status == "completed":
                 raise
-            said = {"provider": item.task.provider, "task": item.task.name, "generation": item.generation}
-            log.error("data unavailable", extra=said | {"reason": str(error)})
+            log.error("data unavailable", extra=facts(item) | {"reason": str(error)})
             data = Link()
         return replace(item, data=data)
 

@@ -7,13 +7,25 @@ Every method raises StoreUnavailable when DynamoDB does not serve it.
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from shared.codec import Json
 from shared.errors import StoreTooLarge
 from shared.record import Record
-from shared.store.item import MAX_NOTIFY, Item, Status, attempt_map, digest, number, open_key, open_keys, packed, parse
+from shared.store.item import (
+    MAX_NOTIFY,
+    Item,
+    Spilled,
+    Status,
+    attempt_map,
+    digest,
+    number,
+    open_key,
+    open_keys,
+    packed,
+    parse,
+)  # fmt: skip
 from shared.store.spill import Spill
 from shared.store.table import ConditionFailed, Table
 from shared.task import Task
@@ -148,13 +160,19 @@ class Store:
         room = "(attribute_not_exists(#notify) OR contains(#notify, :one) OR size(#notify) < :most)"
         return self._write(task, generation, "ADD #notify :target", values, f" AND {room}")
 
-    def complete(self, task: Task, generation: int, data: Json, now: int) -> Superseded | None:
-        """Store the data, in S3 first if it is large, and end the generation. Raises StoreTooLarge: nothing changed."""
+    def complete(self, task: Task, generation: int, data: Json, now: int) -> Item | Superseded:
+        """Store the data, in S3 first if it is large, and end the generation. Raises StoreTooLarge: nothing changed.
+
+        The item that is returned has the data themselves, unless an answer can only hold a link to them.
+        """
         values = {":data": self._spill.keep(task, generation, data, now)}
         sets, removes = ", #data = :data", ", #error, #partial, #outputs"
-        return self._end(task, generation, "completed", now, values=values, sets=sets, removes=removes)
+        written = self._end(task, generation, "completed", now, values=values, sets=sets, removes=removes)
+        if isinstance(written, Superseded) or (isinstance(written.data, Spilled) and written.data.needs_link):
+            return written
+        return replace(written, data=data)
 
-    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Superseded | None:
+    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Item | Superseded:
         """End the generation without data: `error` is {reason, error, refused}; an oversized one is cut."""
         try:
             text = packed(error, "error")
@@ -162,7 +180,7 @@ class Store:
             text = packed(error | {"error": "the provider's error is too large to keep"}, "error")
         return self._end(task, generation, "failed", now, values={":error": text}, sets=", #error = :error")
 
-    def cancel(self, task: Task, generation: int, now: int) -> Superseded | None:
+    def cancel(self, task: Task, generation: int, now: int) -> Item | Superseded:
         """End the generation because nobody wants it any more."""
         return self._end(task, generation, "cancelled", now, values={})
 
@@ -184,7 +202,8 @@ class Store:
         values: dict[str, Any],
         sets: str = "",
         removes: str = "",
-    ) -> Superseded | None:
+    ) -> Item | Superseded:
+        """End a pending generation; the item as it stands then."""
         ended = {
             ":now": number(now),
             ":expiry": number(now // 1000 + self._retention_seconds),
@@ -194,15 +213,30 @@ class Store:
             f"SET #status = :status, #completed_at = :now, #updated_at = :now, #expires_at = :expiry{sets} "
             f"REMOVE #open, #notify{removes}"
         )
-        return self._write(task, generation, expression, ended | values)
+        written = self._update(task, generation, expression, ended | values, returned="ALL_NEW")
+        assert written
+        return written
 
     def _write(
-        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str = ""
+        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str
     ) -> Superseded | None:
+        """Change a pending generation, if a further condition holds."""
+        written = self._update(task, generation, expression, values, further)
+        return written if isinstance(written, Superseded) else None
+
+    def _update(
+        self,
+        task: Task,
+        generation: int,
+        expression: str,
+        values: dict[str, Any],
+        further: str = "",
+        *,
+        returned: Literal["ALL_NEW", "NONE"] = "NONE",
+    ) -> Item | Superseded | None:
         values = {":generation": number(generation), ":pending": {"S": "pending"}, **values}
         condition = f"#generation = :generation AND #status = :pending{further}"
         try:
-            self._table.update(task, expression, condition, values, returned="NONE")
+            return parse(self._table.update(task, expression, condition, values, returned=returned))
         except ConditionFailed as failed:
             return Superseded(parse(failed.attributes))
-        return None

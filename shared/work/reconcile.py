@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice, takewhile
 from random import Random
 from typing import Literal, TypeVar
@@ -12,7 +13,7 @@ from shared.provider.language.rules import Rules
 from shared.queue import BATCH, End, Place, Queue, new_token
 from shared.store import Item, Store
 from shared.task import Task
-from shared.work.worker import add_of
+from shared.work.worker import add_of, record_of
 
 T = TypeVar("T")
 
@@ -22,31 +23,23 @@ LOOKS_A_RUN = 1000
 """So many of a provider's dead letters are looked at in a run, and of its tasks that are not among the open items."""
 
 
+@dataclass(slots=True)
 class Reconciler:
     """Compares every open item with Redis. `clock` tells epoch milliseconds."""
 
-    def __init__(
-        self,
-        store: Store,
-        queue: Queue,
-        rules: Mapping[str, Rules],
-        lease_seconds: float,
-        clock: Callable[[], int],
-        random: Random,
-    ) -> None:
-        self._store = store
-        self._queue = queue
-        self._rules = rules
-        self._lease_seconds = lease_seconds
-        self._clock = clock
-        self._random = random
+    store: Store
+    queue: Queue
+    rules: Mapping[str, Rules]
+    lease_seconds: float
+    clock: Callable[[], int]
+    random: Random
 
     def run(self, remaining: Callable[[], float]) -> dict[str, Counter[str]]:
         """One run over all providers: for each, how many open items were seen and requeued, and how many entries of
         Redis whose tasks have ended were buried or forgotten."""
-        tally: dict[str, Counter[str]] = {name: Counter() for name in self._rules}
-        is_open: dict[str, set[Task]] = {name: set() for name in self._rules}
-        names = self._random.sample(list(tally), len(tally))  # no provider is always the last
+        tally: dict[str, Counter[str]] = {name: Counter() for name in self.rules}
+        is_open: dict[str, set[Task]] = {name: set() for name in self.rules}
+        names = self.random.sample(list(tally), len(tally))  # no provider is always the last
         for step in (self._requeue, self._end):
             for name in (name for name in names if not tally[name]["unreachable"]):
                 try:
@@ -59,55 +52,54 @@ class Reconciler:
     def _requeue(self, name: str, is_open: set[Task], remaining: Callable[[], float]) -> Counter[str]:
         """Queue every open item, older than a lease, whose generation or a higher one Redis does not hold."""
         tally: Counter[str] = Counter()
-        before = self._clock() - int(self._lease_seconds * 1000)
-        for batch in _batches(self._store.open_since(name, before)):
+        before = self.clock() - int(self.lease_seconds * 1000)
+        for batch in _batches(self.store.open_since(name, before)):
             if remaining() < STOP_SECONDS:
                 tally["unfinished"] += 1
                 break
-            places = self._queue.look([task for task, _ in batch])
+            places = self.queue.look([task for task, _ in batch])
             missing = [one for one, place in zip(batch, places, strict=True) if place.held_generation < one[1]]
             is_open.update(task for task, _ in batch)
             tally["seen"] += len(batch)
-            tally["requeued"] += self._add(missing, self._rules[name], remaining)
+            tally["requeued"] += self._add(missing, self.rules[name], remaining)
         return tally
 
     def _add(self, missing: list[tuple[Task, int]], rules: Rules, remaining: Callable[[], float]) -> int:
         """Add what is still pending, due no earlier than a lease from now: whoever works on it has stored by then."""
         adds = []
         for task, generation in takewhile(lambda _: remaining() >= STOP_SECONDS, missing):
-            item = self._store.get(task, self._clock())
+            item = self.store.get(task, self.clock())
             if item is not None and item.status == "pending" and item.generation == generation:
-                delay = self._lease_seconds + self._random.uniform(0, rules.backoff.max_delay)
-                adds.append(add_of(item, delay))
-        added = self._queue.add(adds, token=new_token(), limits=rules.limits) if adds else []
+                delay = self.lease_seconds + self.random.uniform(0, rules.backoff.max_delay)
+                adds.append(add_of(task, record_of(item), delay))
+        added = self.queue.add(adds, token=new_token(), limits=rules.limits) if adds else []
         for one, done in zip(adds, added, strict=True):
             if done == "created":
-                said = {"provider": one.task.provider, "task": one.task.name, "generation": one.generation}
-                log.info("requeued", extra=said)
+                log.info("requeued", extra=facts(one))
         return added.count("created")
 
     def _end(self, name: str, is_open: set[Task], remaining: Callable[[], float]) -> Counter[str]:
         """End what Redis has of tasks that are not among the open items, as the items say; of many, some each run."""
         tally: Counter[str] = Counter()
-        queued = [task for task in self._queue.queued(name) if task not in is_open]
-        entries = self._queue.strays(name) + self._some(queued) + self._some(self._queue.dead(name))
+        queued = [task for task in self.queue.queued(name) if task not in is_open]
+        entries = self.queue.strays(name) + self._some(queued) + self._some(self.queue.dead(name))
         for batch in _batches(entries):
             if remaining() < STOP_SECONDS:
                 tally["unfinished"] += 1
                 break
             ends = []
-            looked_at = zip(batch, self._queue.look(batch), strict=True)
+            looked_at = zip(batch, self.queue.look(batch), strict=True)
             for task, place in takewhile(lambda _: remaining() >= STOP_SECONDS, looked_at):
-                if place.lease_seconds is None and (end := _end_of(place, self._store.get(task, self._clock()))):
+                if place.lease_seconds is None and (end := _end_of(place, self.store.get(task, self.clock()))):
                     ends.append(End(task, place.generation, end))
-            for one, done in zip(ends, self._queue.end(ends), strict=True):
+            for one, done in zip(ends, self.queue.end(ends), strict=True):
                 if done:
                     tally[one.becomes] += 1
                     log.info(one.becomes, extra=facts(one))
         return tally
 
     def _some(self, tasks: list[Task]) -> list[Task]:
-        return self._random.sample(tasks, min(len(tasks), LOOKS_A_RUN))
+        return self.random.sample(tasks, min(len(tasks), LOOKS_A_RUN))
 
 
 def _end_of(place: Place, item: Item | None) -> Literal["buried", "forgotten"] | None:

@@ -6,16 +6,15 @@ alone, so that it can take nobody with it. Ticks may overlap: the claim keeps th
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shared.errors import QueueUnavailable
 from shared.logs import log
-from shared.provider import Provider
-from shared.queue import Claimed, Queue, new_token
-from shared.settings import Settings
+from shared.queue import Claimed, new_token
+from shared.work.parts import Parts
 from shared.work.settle import Settlement, settle
 from shared.work.worker import Worker
 
@@ -39,69 +38,55 @@ class Clockwork:
     pool: Callable[[int], Executor]
 
 
-class Ticker:
-    """Runs ticks over the given providers."""
-
-    def __init__(
-        self, queue: Queue, worker: Worker, providers: Mapping[str, Provider], settings: Settings, clockwork: Clockwork
-    ) -> None:
-        self._queue = queue
-        self._worker = worker
-        self._providers = providers
-        self._settings = settings
-        self._clockwork = clockwork
-
-    def run(self, remaining: Callable[[], float], invite: Invite | None = None) -> Tally:
-        """One tick; `remaining` tells the seconds that the function has left. Returns before they are over.
-
-        Where more is due than it can ask in its window, it invites further ticks to work beside it.
-        """
-        seconds = self._settings.attempt_seconds
-        window = min(self._settings.window_seconds, remaining() - seconds - SETTLE_SECONDS)
-        pool = self._clockwork.pool(self._settings.parallel_tasks)
-        run = _Run(
-            self._queue, self._worker, self._providers, self._settings, self._clockwork, pool, remaining, window, invite
-        )
-        try:
-            return run.loop()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
 @dataclass(slots=True)
-class _Run:
-    queue: Queue
+class Tick:
+    """One tick over all providers; `remaining` tells the seconds that the function has left.
+
+    Where more is due than it can ask in its window, it invites further ticks to work beside it.
+    """
+
+    parts: Parts
     worker: Worker
-    providers: Mapping[str, Provider]
-    settings: Settings
     clockwork: Clockwork
-    pool: Executor
     remaining: Callable[[], float]
-    window_seconds: float
-    invite: Invite | None
+    invite: Invite | None = None
+    tally: Tally = field(init=False)
+    pool: Executor = field(init=False)
     in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
     suspects: set[str] = field(default_factory=set)
     plenty: set[str] = field(default_factory=set)
     alone: bool = False
-    tally: Tally = field(default_factory=dict)
+    window_seconds: float = 0
     began: float = 0
     look_for_help_at: float = 0
 
-    def loop(self) -> Tally:
-        self.tally = {provider: Counter() for provider in self.providers}
+    def run(self) -> Tally:
+        """Work until the window is over or nothing falls due soon; returns before the function's time is over."""
+        settings = self.parts.settings
+        self.window_seconds = min(settings.window_seconds, self.remaining() - settings.attempt_seconds - SETTLE_SECONDS)
+        self.tally = {provider: Counter() for provider in self.parts.providers}
         self.began = self.clockwork.monotonic()
-        self.look_for_help_at = self.settings.tick_seconds
+        self.look_for_help_at = settings.tick_seconds
+        self.pool = self.clockwork.pool(settings.parallel_tasks)
+        try:
+            self.loop()
+        finally:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+        return self.tally
+
+    def loop(self) -> None:
         while True:
             wait_seconds = self.refill() if self.elapsed() < self.window_seconds else math.inf
             if self.in_flight:
                 self.call_for_help()
                 self.collect(wait_seconds)
                 if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:
-                    return self.abandon()
-            elif wait_seconds > min(self.settings.idle_seconds, self.window_seconds - self.elapsed()):
-                return self.tally
+                    self.abandon()
+                    return
+            elif wait_seconds > min(self.parts.settings.idle_seconds, self.window_seconds - self.elapsed()):
+                return
             else:
-                self.clockwork.sleep(min(wait_seconds, self.settings.tick_seconds))
+                self.clockwork.sleep(min(wait_seconds, self.parts.settings.tick_seconds))
 
     def elapsed(self) -> float:
         return self.clockwork.monotonic() - self.began
@@ -123,18 +108,18 @@ class _Run:
 
         Counts providers with plenty: one that gave less than was asked of it has no more, or is paused or at a limit.
         """
-        elapsed, full = self.elapsed(), len(self.in_flight) >= self.settings.parallel_tasks
+        elapsed, full = self.elapsed(), len(self.in_flight) >= self.parts.settings.parallel_tasks
         finished = sum(tally["claimed"] for tally in self.tally.values()) - len(self.in_flight)
         if self.invite is None or not full or not finished or elapsed < self.look_for_help_at:
             return
-        self.look_for_help_at = elapsed + self.settings.tick_seconds
+        self.look_for_help_at = elapsed + self.parts.settings.tick_seconds
         try:
-            due = sum(self.queue.backlog(provider) for provider in self.plenty)
+            due = sum(self.parts.queue.backlog(provider) for provider in self.plenty)
         except QueueUnavailable as error:
             log.warning("queue unavailable", extra={"reason": str(error), "then": "no further ticks are invited"})
             return
         askable = finished / elapsed * max(self.window_seconds - elapsed, 0)
-        further = min(self.settings.max_workers, math.ceil(due / max(askable, 1))) - 1
+        further = min(self.parts.settings.max_workers, math.ceil(due / max(askable, 1))) - 1
         if further > 0:
             log.info("invited", extra={"ticks": further, "due": due})
             self.invite(further)
@@ -146,12 +131,12 @@ class _Run:
         Who has the fewest attempts going comes first, then who has had the fewest: a slot that falls free goes round.
         """
         going = Counter(claimed.hold.task.provider for claimed in self.in_flight.values())
-        hungry = sorted(self.providers, key=lambda provider: (going[provider], self.tally[provider]["claimed"]))
+        hungry = sorted(self.parts.providers, key=lambda provider: (going[provider], self.tally[provider]["claimed"]))
         waits: dict[str, float] = {}
-        while hungry and (free := self.settings.parallel_tasks - len(self.in_flight)) > 0:
+        while hungry and (free := self.parts.settings.parallel_tasks - len(self.in_flight)) > 0:
             share = math.ceil(free / len(hungry))
             for provider in tuple(hungry):
-                limit = min(share, self.settings.parallel_tasks - len(self.in_flight))
+                limit = min(share, self.parts.settings.parallel_tasks - len(self.in_flight))
                 taken, waits[provider] = self.claim(provider, limit) if limit > 0 else (0, 0.0)
                 if limit > 0:
                     (self.plenty.add if taken == limit else self.plenty.discard)(provider)
@@ -173,13 +158,13 @@ class _Run:
         """Claim and start; how many, and the seconds until the provider's next task falls due."""
         tally = self.tally[provider]
         try:
-            claim = self.queue.claim(
+            claim = self.parts.queue.claim(
                 provider,
                 limit=limit,
-                lease_seconds=self.settings.lease_seconds,
+                lease_seconds=self.parts.settings.lease_seconds,
                 token=new_token(),
                 suspect=suspect,
-                limits=self.providers[provider].rules.limits,
+                limits=self.parts.providers[provider].rules.limits,
             )
         except QueueUnavailable as error:
             tally["unreachable"] += 1
@@ -193,13 +178,13 @@ class _Run:
             self.settle(provider, [_unstarted(claimed) for claimed in claim.tasks])
             return 0, math.inf
         for claimed in claim.tasks:
-            self.in_flight[self.pool.submit(self.worker.work, claimed, self.settings.attempt_seconds)] = claimed
+            self.in_flight[self.pool.submit(self.worker.work, claimed, self.parts.settings.attempt_seconds)] = claimed
         return len(claim.tasks), math.inf if claim.wait_seconds is None else claim.wait_seconds
 
     def collect(self, wait_seconds: float) -> None:
         """Wait until an attempt finishes or it is time to look again, then settle what has finished."""
-        full = len(self.in_flight) >= self.settings.parallel_tasks or self.alone
-        look = math.inf if full else min(wait_seconds, self.settings.tick_seconds)
+        full = len(self.in_flight) >= self.parts.settings.parallel_tasks or self.alone
+        look = math.inf if full else min(wait_seconds, self.parts.settings.tick_seconds)
         timeout = max(0.0, min(look, self.remaining() - SETTLE_SECONDS / 2))
         done, _ = wait(self.in_flight, timeout=timeout, return_when=FIRST_COMPLETED)
         finished: dict[str, list[Settlement]] = {}
@@ -212,17 +197,16 @@ class _Run:
 
     def settle(self, provider: str, settlements: list[Settlement]) -> None:
         try:
-            self.tally[provider] += settle(self.queue, self.providers[provider], settlements)
+            self.tally[provider] += settle(self.parts.queue, self.parts.providers[provider], settlements)
         except QueueUnavailable as error:
             self.tally[provider]["unreachable"] += 1
             log.error("queue unavailable", extra={"provider": provider, "reason": str(error)})
 
-    def abandon(self) -> Tally:
+    def abandon(self) -> None:
         """Leave what still runs, although its time is long over, to its lease."""
         for claimed in self.in_flight.values():
             self.tally[claimed.hold.task.provider]["abandoned"] += 1
         log.error("attempts abandoned", extra={"count": len(self.in_flight)})
-        return self.tally
 
 
 def _unstarted(claimed: Claimed) -> Settlement:

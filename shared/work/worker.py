@@ -5,19 +5,20 @@ moves in Redis (`settle.py`), and a generation that is no longer pending ends in
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import assert_never
 
 from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
 from shared.logs import facts, log
 from shared.outcome import Completed, Failed, Pending, Retry
-from shared.provider import Finding, Provider
+from shared.provider import Finding
 from shared.provider.wire.message import Reply
 from shared.queue import Add, Claimed, Hold
 from shared.reasons import Reason
 from shared.record import Record
-from shared.store import Item, Store, Superseded
+from shared.store import Item, Superseded
+from shared.task import Task
+from shared.work.parts import Parts
 from shared.work.settle import Settlement
 
 STORE_RETRY_SECONDS = 10.0
@@ -29,22 +30,11 @@ CANCEL_SECONDS = 5.0
 
 
 class Worker:
-    """Asks and stores. Safe to use from many threads; `clock` tells epoch milliseconds."""
+    """Asks and stores. Safe to use from many threads."""
 
-    def __init__(
-        self,
-        store: Store,
-        providers: Mapping[str, Provider],
-        clock: Callable[[], int],
-        *,
-        max_crashes: int,
-        confirm_seconds: float,
-    ) -> None:
-        self._store = store
-        self._providers = providers
-        self._clock = clock
-        self._max_crashes = max_crashes
-        self._confirm_seconds = confirm_seconds
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self._store = parts.store
 
     def work(self, claimed: Claimed, seconds: float) -> Settlement:
         """Everything about one claimed task but its place in the queue, within `seconds`; raises nothing."""
@@ -53,7 +43,7 @@ class Worker:
             record = self._record(claimed)
             if isinstance(record, Settlement):
                 return record
-            if claimed.crashes > self._max_crashes:
+            if claimed.crashes > self.parts.settings.max_crashes:
                 crashed = Failed(Reason.CRASHED, f"ended its worker {claimed.crashes} times")
                 return self._store_finding(hold, record, Finding(crashed, record))
             return self.attempt(hold, record, seconds)
@@ -66,13 +56,13 @@ class Worker:
 
     def attempt(self, hold: Hold, record: Record, seconds: float, *, inline: bool = False) -> Settlement:
         """Ask the provider once and store what it says. `inline`: in the user's request, whose refusal is final."""
-        provider = self._providers[hold.task.provider]
+        provider = self.parts.providers[hold.task.provider]
         if provider.submits(record) and not inline:
-            item = self._store.get(hold.task, self._clock())
+            item = self.parts.item(hold.task)
             if item is None or not _is_pending(item, hold.generation):
                 return self._ended(hold, item, record)
             record = _resumed(record, item)
-        finding = provider.attempt(hold.task, record, now=self._clock(), seconds=seconds)
+        finding = provider.attempt(hold.task, record, now=self.parts.clock(), seconds=seconds)
         return self._store_finding(hold, record, finding, inline=inline)
 
     def hear(self, item: Item, payload: Reply) -> Settlement | None:
@@ -81,8 +71,8 @@ class Worker:
         The settlement's hold is nobody's: what becomes of the task in Redis is for the caller to say.
         """
         hold, record = Hold(item.task, item.generation, token=""), record_of(item)
-        provider = self._providers[item.task.provider]
-        finding = provider.hear(item.task, record, payload, now=self._clock())
+        provider = self.parts.providers[item.task.provider]
+        finding = provider.hear(item.task, record, payload, now=self.parts.clock())
         if finding is None:
             return None
         if not isinstance(finding.outcome, Pending):
@@ -90,7 +80,7 @@ class Worker:
             return self._store_finding(hold, record, Finding(finding.outcome, jobless))
         if finding.record.digest != record.saved:
             with suppress(StoreTooLarge):  # partial data is what one can do without
-                self._store.learn(item.task, finding.record, self._clock())
+                self._store.learn(item.task, finding.record, self.parts.clock())
         if finding.outcome.delay_seconds == 0:
             return None
         return Settlement(hold=hold, verb="release", counts_as="snoozed", outcome=finding.outcome)
@@ -106,7 +96,7 @@ class Worker:
             if error.newer:
                 return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=UNREADABLE_SECONDS)
         log.error("record unreadable", extra=facts(hold))
-        item = self._store.get(hold.task, self._clock())
+        item = self.parts.item(hold.task)
         if item is None or not _is_pending(item, hold.generation):
             return self._ended(hold, item)
         return record_of(item)
@@ -115,19 +105,20 @@ class Worker:
         outcome, record = finding.outcome, finding.record
         made = dataclasses.replace  # every branch below is this settlement with other words
         base = Settlement(hold=hold, verb="release", counts_as="released", outcome=outcome, record=record)
+        written: Item | Superseded | None
         try:
             match outcome:
                 case Completed(data):
-                    superseded = self._store.complete(hold.task, hold.generation, data, self._clock())
+                    written = self._store.complete(hold.task, hold.generation, data, self.parts.clock())
                     settlement = made(base, verb="complete", counts_as="completed")
                 case Failed(reason, error):
                     text = {"reason": reason, "error": error, "refused": inline}
-                    superseded = self._store.fail(hold.task, hold.generation, text, self._clock())
+                    written = self._store.fail(hold.task, hold.generation, text, self.parts.clock())
                     settlement = made(
                         base, verb="forget" if inline else "bury", counts_as="refused" if inline else "buried"
                     )
                 case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
-                    superseded, record = self._keep(hold, record, outcome)
+                    written, record = self._keep(hold, record, outcome)
                     counts_as = "snoozed" if isinstance(outcome, Pending) else "retried"
                     settlement = made(base, record=record, delay_seconds=delay, counts_as=counts_as)
                 case _:
@@ -140,16 +131,16 @@ class Worker:
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
             return self._unstored(base, before)
-        if superseded is None:
-            return settlement
-        item = superseded.item
+        if not isinstance(written, Superseded):
+            return made(settlement, item=written)
+        item = written.item
         if item and _is_pending(item, hold.generation):  # we come late: that job is lost, and another may be open
             return made(settlement, record=_resumed(record, item))
         return self._ended(hold, item, record)
 
     def _keep(self, hold: Hold, record: Record, outcome: Pending | Retry) -> tuple[Superseded | None, Record]:
         """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""
-        now = self._clock()
+        now = self.parts.clock()
         if record.digest != record.saved:
             try:
                 resubmit = isinstance(outcome, Retry) and outcome.action == "resubmit"
@@ -159,7 +150,7 @@ class Worker:
                     raise
                 return self._keep(hold, dataclasses.replace(record, partial=None), outcome)
             return superseded, record.confirmed(now)
-        if isinstance(outcome, Pending) and now - record.confirmed_at > self._confirm_seconds * 1000:
+        if isinstance(outcome, Pending) and now - record.confirmed_at > self.parts.settings.confirm_seconds * 1000:
             item = self._store.get(hold.task, now)
             if item is None or not _is_pending(item, hold.generation):
                 return Superseded(item), record
@@ -181,7 +172,7 @@ class Worker:
         if item is not None and item.generation == hold.generation:
             buried = item.status == "failed" and not item.refused
             if item.status == "cancelled" and record:
-                self._providers[hold.task.provider].cancel(hold.task, record, seconds=CANCEL_SECONDS)
+                self.parts.providers[hold.task.provider].cancel(hold.task, record, seconds=CANCEL_SECONDS)
         if buried:
             return Settlement(hold=hold, verb="bury", counts_as="buried", item=item)
         return Settlement(hold=hold, verb="forget", counts_as="forgotten", item=item)
@@ -193,8 +184,8 @@ class Worker:
             record = self._record(claimed)
             if isinstance(record, Settlement):
                 return record
-            provider = self._providers[hold.task.provider]
-            finding = provider.retry(record, now=self._clock(), reason=Reason.BROKEN)
+            provider = self.parts.providers[hold.task.provider]
+            finding = provider.retry(record, now=self.parts.clock(), reason=Reason.BROKEN)
             return self._store_finding(hold, record, finding)
         except Exception:
             log.exception("attempt broke twice", extra=facts(hold))
@@ -216,10 +207,10 @@ def record_of(item: Item) -> Record:
     return record.confirmed(item.updated_at)
 
 
-def add_of(item: Item, delay_seconds: float = 0) -> Add:
-    """What puts a pending item into the queue."""
-    has_job = item.outputs is not None
-    return Add(item.task, item.generation, record_of(item).to_text(), delay_seconds, item.group, has_job)
+def add_of(task: Task, record: Record, delay_seconds: float = 0) -> Add:
+    """What puts a pending task into the queue."""
+    has_job = record.outputs is not None
+    return Add(task, record.generation, record.to_text(), delay_seconds, record.group, has_job)
 
 
 def _resumed(record: Record, item: Item) -> Record:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_ANSWER_BYTES
+from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_RESULTS_BYTES
 from shared.api.preference import NONE, Preferences
 from shared.api.request import MAX_BATCH, TaskRequest
 from shared.codec import Json
@@ -266,7 +266,7 @@ def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(
 ) -> None:
     front.simulator.say(completed({"small": 1}))
     front.simulator.say(completed("x" * 900), to="large")
-    monkeypatch.setattr("shared.api.batch.MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("shared.api.batch.MAX_RESULTS_BYTES", 1000)
     results = front.results(request("a"), request("large"), request("b"))
     assert statuses(results) == [200, 303, 200]
     assert results[1]["body"] == {
@@ -275,7 +275,7 @@ def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(
         "name": "large",
         "status": "completed",
     }
-    assert MAX_ANSWER_BYTES * 2 <= 6 * 1024 * 1024
+    assert MAX_RESULTS_BYTES * 2 <= 6 * 1024 * 1024
 
 
 def test_stale_data_that_cannot_be_read_harms_no_other_and_is_renewed(

@@ -32,6 +32,7 @@ from tests.support.api_events import Context, Event, http, rest, sample
 from tests.support.asking import Secrets, submitted
 from tests.support.backend import Backend
 from tests.support.doubles import MemoryQueue
+from tests.support.parts import parts_of
 from tests.support.simulator import JOB, Simulator, pending, provider_at
 
 TASK = Task("example", "Ünï/cødé 名")
@@ -88,16 +89,8 @@ class Hook(Backend):
         return self.item()
 
     def receiver(self) -> Receiver:
-        providers = {"example": self.provider}
-        return Receiver(
-            store=self.store,
-            queue=self.queue,
-            worker=Worker(self.store, providers, self.clock, max_crashes=3, confirm_seconds=300),
-            providers=providers,
-            urls=self.urls,
-            read_secret=self.secrets,
-            clock=self.clock,
-        )
+        parts = parts_of(self.store, self.queue, {"example": self.provider}, self.clock)
+        return Receiver(parts, Worker(parts), self.urls, self.secrets)
 
     def item(self) -> Item:
         return self.item_of(TASK)

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shared.api import cancel
 from shared.api.answer import Answer
-from shared.api.cancel import Canceller
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.queue import Add
 from shared.store import Item, Superseded
 from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
+from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, EXAMPLE, JOB, Simulator, says
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Office(Backend):
     def cancel(self, task: Task = TASK) -> Answer:
         """A user cancels the task."""
         providers = {"job": self.simulator.provider(JOB), "example": self.simulator.provider(EXAMPLE)}
-        return Canceller(store=self.store, queue=self.queue, providers=providers, clock=self.clock).cancel(task)
+        return cancel.answer(parts_of(self.store, self.queue, providers, self.clock), task)
 
     def begun(self, task: Task = TASK, *, outputs: dict[str, Any] | None = None) -> Item:
         """Begins a task and puts it into the queue; with outputs, it has a job."""
@@ -150,7 +151,7 @@ def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(office: Office, mo
     item = office.begun()
     cancel = office.store.cancel
 
-    def cancel_after_a_save(*arguments: Any) -> Superseded | None:
+    def cancel_after_a_save(*arguments: Any) -> Item | Superseded:
         office.store.save(TASK, dataclasses.replace(record_of(item), outputs={"id": "j-2"}), office.clock())
         return cancel(*arguments)
 
@@ -163,7 +164,7 @@ def test_a_task_that_completes_in_between_is_a_conflict(office: Office, monkeypa
     item = office.begun()
     cancel = office.store.cancel
 
-    def too_late(*arguments: Any) -> Superseded | None:
+    def too_late(*arguments: Any) -> Item | Superseded:
         office.store.complete(TASK, item.generation, {"whole": 1}, office.clock())
         return cancel(*arguments)
 
@@ -179,7 +180,7 @@ def test_a_generation_begun_in_between_is_cancelled_in_its_place(
     item = office.begun()
     cancel, rounds = office.store.cancel, iter([True])
 
-    def once_too_late(*arguments: Any) -> Superseded | None:
+    def once_too_late(*arguments: Any) -> Item | Superseded:
         if next(rounds, False):
             cancel(TASK, item.generation, office.clock())
             office.begun()
@@ -232,7 +233,7 @@ def test_once_it_is_cancelled_the_answer_says_so_even_if_dynamodb_then_goes_away
     office.begun(outputs={"id": "j-1"})
     cancel = office.store.cancel
 
-    def then_away(*arguments: Any) -> Superseded | None:
+    def then_away(*arguments: Any) -> Item | Superseded:
         done = cancel(*arguments)
         office.dynamodb.away = {"GetItem"}
         return done

@@ -291,7 +291,7 @@ class Timed(Worker):
     """A worker that notes how long each inline attempt may take, and finds nothing new."""
 
     def __init__(self, front: "Front") -> None:
-        super().__init__(front.store, front.providers, front.clock, max_crashes=3, confirm_seconds=300)
+        super().__init__(front.parts)
         self.seconds: list[float] = []
 
     def attempt(self, hold: Hold, record: Record, seconds: float, *, inline: bool = False) -> Settlement:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shared.api import revive
 from shared.api.answer import Answer
-from shared.api.revive import Reviver
-from shared.api.view import Viewer
 from shared.errors import BadRequest, Conflict, NotFound, StoreUnavailable
 from shared.provider import Provider
 from shared.record import Record
@@ -16,6 +15,7 @@ from shared.store import Item
 from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
+from tests.support.parts import parts_of
 from tests.support.simulator import EXAMPLE, provider_at
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ class Surgery(Backend):
 
     def revive(self, providers: dict[str, Provider] = PROVIDERS) -> Answer:
         """A user revives the task."""
-        viewer = Viewer(self.store, self.queue, self.clock, providers, tick_seconds=5)
-        reviver = Reviver(store=self.store, queue=self.queue, viewer=viewer, providers=providers, clock=self.clock)
-        return reviver.revive(TASK)
+        return revive.answer(parts_of(self.store, self.queue, providers, self.clock), TASK)
 
     def failed_for(self, reason: str = "upstream", *, refused: bool = False) -> Item:
         """A task that has failed for a reason, as a dead letter, its job known."""

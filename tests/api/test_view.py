@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shared.api import view
 from shared.api.answer import Answer
-from shared.api.view import Viewer, instant, show
+from shared.api.view import instant, merge, show
 from shared.errors import NotFound, StoreUnavailable
 from shared.queue import Add
 from shared.record import Record
@@ -15,9 +16,11 @@ from shared.store import Item, Store
 from shared.store.item import Spilled
 from shared.store.spill import Link
 from shared.task import Task
+from shared.work.parts import Parts
 from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.clock import START_MS
+from tests.support.parts import parts_of
 
 if TYPE_CHECKING:
     pass
@@ -48,12 +51,12 @@ class Window(Backend):
     """Where a user looks at the task."""
 
     @property
-    def viewer(self) -> Viewer:
-        return Viewer(self.store, self.queue, self.clock, {}, tick_seconds=5)
+    def parts(self) -> Parts:
+        return parts_of(self.store, self.queue, {}, self.clock)
 
     def status(self) -> Answer:
         """What a user sees."""
-        return self.viewer.status(TASK)
+        return view.status(self.parts, TASK)
 
 
 @pytest.fixture
@@ -136,7 +139,7 @@ def test_an_instant_is_rfc_3339_in_utc_to_the_millisecond() -> None:
 
 @pytest.mark.parametrize(("seconds", "whole"), [(-3, 1), (0, 1), (0.2, 1), (1, 1), (1.001, 2), (6.5, 7)])
 def test_retry_after_is_rounded_up_and_never_below_a_second(window: Window, seconds: float, whole: int) -> None:
-    assert window.viewer.accepted(window.begin(TASK), seconds).retry_after_seconds == whole
+    assert view.accepted(window.parts, window.begin(TASK), seconds).retry_after_seconds == whole
 
 
 # --- where it stands
@@ -262,3 +265,40 @@ def test_a_record_need_not_know_everything_to_be_shown(window: Window) -> None:
     window.seed("a", generation=item.generation, due_seconds=60, record=record.to_text())
     body = window.status().body
     assert (body["attempts"], body["progress"], body["reason"]) == (0, None, None)
+
+
+# --- merging is for showing: stored data overlaid by the partial answer
+
+
+@pytest.mark.parametrize(
+    ("stored", "partial", "shown"),
+    [
+        (None, None, None),
+        (None, {"a": 1}, {"a": 1}),
+        ({"a": 1}, None, {"a": 1}),
+        ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
+        ({"a": 1}, {"a": None}, {"a": 1}),
+        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}}, {"a": {"x": 1, "y": 3}}),
+        ({"a": {"x": 1}}, {"a": {"x": None, "y": 2}}, {"a": {"x": 1, "y": 2}}),
+        ({"a": {"x": 1}}, {"a": [1]}, {"a": [1]}),
+        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"a": 1}, {"a": {"x": 1}}, {"a": {"x": 1}}),
+        ({"a": 1}, {"a": 0}, {"a": 0}),
+        ({"a": 1}, {"a": ""}, {"a": ""}),
+        ({"a": 1}, {"a": False}, {"a": False}),
+        ([1, 2], {"a": 1}, {"a": 1}),
+        ({"a": 1}, [], []),
+        ({"a": 1}, "text", "text"),
+        ({}, {"a": None}, {"a": None}),
+    ],
+)
+def test_objects_merge_key_by_key_null_never_overwrites_anything_else_replaces(
+    stored: Any, partial: Any, shown: Any
+) -> None:
+    assert merge(stored, partial) == shown
+
+
+def test_neither_side_is_changed() -> None:
+    stored, partial = {"a": {"x": 1}}, {"a": {"y": 2}}
+    assert merge(stored, partial) == {"a": {"x": 1, "y": 2}}
+    assert (stored, partial) == ({"a": {"x": 1}}, {"a": {"y": 2}})

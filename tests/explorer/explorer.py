@@ -28,13 +28,11 @@ from random import Random
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from unittest.mock import patch
 
+from shared.api import cancel, revive
 from shared.api.answer import Answer
 from shared.api.callback import Receiver
-from shared.api.cancel import Canceller
 from shared.api.enqueue import Enqueuer
 from shared.api.request import Callback, TaskRequest
-from shared.api.revive import Reviver
-from shared.api.view import Viewer
 from shared.codec import dumps
 from shared.errors import Problem, QueueUnavailable, TransportError
 from shared.provider import Provider
@@ -47,8 +45,9 @@ from shared.queue import Add, Claim, Queue
 from shared.settings import Settings
 from shared.store import Item, Store, Superseded
 from shared.task import Task
+from shared.work.parts import Parts
 from shared.work.reconcile import Reconciler
-from shared.work.tick import Clockwork, Ticker
+from shared.work.tick import Clockwork, Tick
 from shared.work.worker import Worker, record_of
 from tests.support.clock import START_MS
 from tests.support.doubles import MemoryQueue, MemoryStore
@@ -263,42 +262,25 @@ def _run(kind: Kind, replay: _Replay, rules: Rules, scenario: Scenario) -> Any:
     transport = cast(Transport, _Proxy(replay, "provider"))
     provider = Provider(rules, transport, Credentials((), _no_secret, transport), Random(0))
     providers = {PROVIDER: provider}
-    worker = Worker(store, providers, _clock, max_crashes=SETTINGS.max_crashes, confirm_seconds=300)
-    viewer = Viewer(store, queue, _clock, providers, tick_seconds=SETTINGS.tick_seconds)
+    parts = Parts(store, queue, providers, SETTINGS, _clock)
+    worker = Worker(parts)
     match kind:
         case "enqueue":
-            enqueuer = Enqueuer(
-                store=store,
-                queue=queue,
-                worker=worker,
-                viewer=viewer,
-                providers=providers,
-                settings=SETTINGS,
-                clock=_clock,
-                tell=_tells_nobody,
-            )
+            enqueuer = Enqueuer(parts, worker, _tells_nobody)
             return enqueuer.answer(TaskRequest(task=TASK), lambda: FUNCTION_SECONDS["enqueue"])
         case "process":
             clockwork = Clockwork(lambda: replay.now, _never_sleeps, lambda _: _Inline(replay))
-            return Ticker(queue, worker, providers, SETTINGS, clockwork).run(lambda: FUNCTION_SECONDS["process"])
+            return Tick(parts, worker, clockwork, lambda: FUNCTION_SECONDS["process"]).run()
         case "reconcile":
             reconciler = Reconciler(store, queue, {PROVIDER: provider.rules}, LEASE_SECONDS, _clock, Random(0))
             return reconciler.run(lambda: FUNCTION_SECONDS["reconcile"])
         case "cancel":
-            return Canceller(store=store, queue=queue, providers=providers, clock=_clock).cancel(TASK)
+            return cancel.answer(parts, TASK)
         case "revive":
-            return Reviver(store=store, queue=queue, viewer=viewer, providers=providers, clock=_clock).revive(TASK)
+            return revive.answer(parts, TASK)
         case "callback":
             urls = CallbackUrls("http://meanwhile.example", "env:KEY", _key)
-            receiver = Receiver(
-                store=store,
-                queue=queue,
-                worker=worker,
-                providers=providers,
-                urls=urls,
-                read_secret=_key,
-                clock=_clock,
-            )
+            receiver = Receiver(parts, worker, urls, _key)
             return receiver.receive(_callback(urls, scenario))
 
 

@@ -138,7 +138,7 @@ def test_it_fails_where_reconcile_does_not_wait_for_a_lease(monkeypatch: pytest.
     add = Reconciler._add
 
     def at_once(self: Reconciler, *arguments: Any) -> int:
-        monkeypatch.setattr(self, "_lease_seconds", 0)
+        monkeypatch.setattr(self, "lease_seconds", 0)
         return add(self, *arguments)
 
     monkeypatch.setattr(Reconciler, "_add", at_once)

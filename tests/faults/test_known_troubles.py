@@ -314,7 +314,7 @@ def test_a_tick_with_little_time_claims_only_what_it_can_end_and_is_back_before(
     world.due(*names)
     world.simulator.say(DONE)
     virtual, ends_at = VirtualTime(world, monkeypatch, lambda _: 3), world.clock.monotonic() + 20
-    tally = virtual._ticker.run(lambda: ends_at - world.clock.monotonic())["job"]
+    tally = virtual.run(lambda: ends_at - world.clock.monotonic())["job"]
     assert +tally == {"claimed": 16, "completed": 16}
     assert world.clock.monotonic() < ends_at
     assert Counter(place for place, _ in world.bench.state("job").values()) == {"waiting": 24}

@@ -170,7 +170,7 @@ def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(
         assert left or begun.wait(PATIENCE_SECONDS)
         return left
 
-    assert wiring.ticker().run(remaining)["job"] == {"claimed": 1, "expired": 0, "abandoned": 1}
+    assert wiring.tick(remaining).run()["job"] == {"claimed": 1, "expired": 0, "abandoned": 1}
     world.pass_(LEASE_SECONDS + 1)
     world.simulator.say(DONE.after(comes_back) if amid else DONE)
     assert world.process() == {"job": {"claimed": 1, "expired": 1, "forgotten" if amid else "completed": 1}}

@@ -10,7 +10,7 @@ import pytest
 from shared import wiring
 from shared.work import tick
 from shared.work.settle import Settlement
-from shared.work.tick import Clockwork, Tally, Ticker
+from shared.work.tick import Clockwork, Tally, Tick
 from tests.faults.world import World
 
 FUNCTION_SECONDS = 80
@@ -26,15 +26,18 @@ class VirtualTime(Executor):
         self._under_way: dict[Future[Settlement], tuple[float, Settlement]] = {}
         patch.setattr(tick, "wait", self._wait)
         monotonic = world.clock.monotonic
-        clockwork = Clockwork(monotonic, world.pass_, lambda _: self)
-        self._ticker = Ticker(wiring.queue(), wiring.worker(), wiring.providers(), wiring.settings(), clockwork)
+        self._clockwork = Clockwork(monotonic, world.pass_, lambda _: self)
 
     def tick(self) -> Tally:
         """One tick; then time passes until the schedule fires again."""
         begun = self.world.clock.monotonic()
-        tally = self._ticker.run(lambda: begun + FUNCTION_SECONDS - self.world.clock.monotonic())
+        tally = self.run(lambda: begun + FUNCTION_SECONDS - self.world.clock.monotonic())
         self.world.pass_(max(0, begun + BETWEEN_TICKS_SECONDS - self.world.clock.monotonic()))
         return tally
+
+    def run(self, remaining: Callable[[], float]) -> Tally:
+        """One tick of a function that has so many seconds left."""
+        return Tick(wiring.parts(), wiring.worker(), self._clockwork, remaining).run()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         done_at = self.world.clock.monotonic() + self._takes(args[0].hold.task.provider)

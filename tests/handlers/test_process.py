@@ -217,22 +217,25 @@ def test_a_quiet_tick_measures_nothing(deployed: Deployment, capsys: pytest.Capt
 
 
 class Busy:
-    """A ticker with more to do than it can."""
+    """Ticks with more to do than they can."""
 
     def __init__(self) -> None:
         self.may_invite: list[bool] = []
 
-    def run(self, remaining: Callable[[], float], invite: Callable[[int], None] | None) -> dict[str, Counter[str]]:
+    def tick(self, remaining: Callable[[], float], invite: Callable[[int], None] | None) -> "Busy":
         self.may_invite.append(invite is not None)
         if invite:
             invite(3)
+        return self
+
+    def run(self) -> dict[str, Counter[str]]:
         return {"example": Counter(claimed=1)}
 
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> Busy:
     busy = Busy()
-    monkeypatch.setattr(wiring, "ticker", lambda: busy)
+    monkeypatch.setattr(wiring, "tick", busy.tick)
     return busy
 
 

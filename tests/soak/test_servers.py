@@ -17,7 +17,7 @@ from werkzeug.serving import make_server
 from local.servers.dynamodb import REGION, TABLE_NAME, create_table
 from local.waiting import wait_until
 from shared.errors import StoreUnavailable
-from shared.store import Store
+from shared.store import Store, Superseded
 from shared.task import Task
 from tests.conftest import RETENTION_SECONDS
 from tests.soak import table
@@ -121,7 +121,7 @@ def test_a_write_that_changes_nothing_is_none(seen: Store, told: Told, clock: Cl
     item = seen.begin(TASK, None, {}, clock())
     assert item
     seen.cancel(TASK, item.generation, clock())
-    assert seen.complete(TASK, item.generation, {}, clock())
+    assert isinstance(seen.complete(TASK, item.generation, {}, clock()), Superseded)
     assert [event["new"]["status"] for event in told(2)] == ["pending", "cancelled"]
 
 

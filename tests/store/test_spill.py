@@ -22,8 +22,8 @@ from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.settings import Settings
 from shared.store import Item, Store, Superseded
 from shared.store import spill as module
-from shared.store.item import LIMITS, Spilled, encoded, parse
-from shared.store.spill import LINK_ABOVE_BYTES, LINK_SECONDS, MAX_SPILLED_BYTES, Link, Spill
+from shared.store.item import LIMITS, LINK_ABOVE_BYTES, Spilled, encoded, parse
+from shared.store.spill import LINK_SECONDS, MAX_SPILLED_BYTES, Link, Spill
 from shared.task import Task
 from tests.conftest import BUCKET, RETENTION_SECONDS, TABLE
 from tests.support.clock import Clock
@@ -94,7 +94,7 @@ def begin(store: Store, clock: Clock) -> Item:
 
 def completed(store: Store, clock: Clock, data: Json = LARGE) -> Item:
     """The item after a generation that ended with that data, not opened."""
-    assert store.complete(TASK, begin(store, clock).generation, data, clock()) is None
+    assert isinstance(store.complete(TASK, begin(store, clock).generation, data, clock()), Item)
     return there(store, clock)
 
 

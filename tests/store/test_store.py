@@ -286,9 +286,9 @@ def test_completing_stores_the_data_as_it_is_and_drops_what_led_there(store: Sto
     item = begin(store, clock, input_={"q": 1})
     store.save(TASK, record(item, outputs={"job": 1}, partial={"p": 1}, submitted_at=clock()), clock())
     clock.advance(60)
-    assert store.complete(TASK, item.generation, {"d": 1}, clock()) is None
-    done = store.get(TASK, clock())
-    assert done
+    done = store.complete(TASK, item.generation, {"d": 1}, clock())
+    assert isinstance(done, Item)
+    assert done == store.get(TASK, clock())
     assert (done.status, done.data, done.input) == ("completed", {"d": 1}, {"q": 1})
     assert (done.completed_at, done.updated_at) == (clock(), clock())
     assert done.expires_at == clock() // 1000 + RETENTION_SECONDS
@@ -300,9 +300,9 @@ def test_failing_stores_the_error_and_keeps_job_partial_and_older_data(store: St
     store.complete(TASK, first.generation, {"old": 1}, clock())
     item = begin(store, clock)
     store.save(TASK, record(item, outputs={"job": 1}, partial={"p": 1}), clock())
-    assert store.fail(TASK, item.generation, failed(error={"code": 7}), clock()) is None
-    ended = store.get(TASK, clock())
-    assert ended
+    ended = store.fail(TASK, item.generation, failed(error={"code": 7}), clock())
+    assert isinstance(ended, Item)
+    assert ended == store.get(TASK, clock())
     assert (ended.status, ended.error, ended.refused) == ("failed", failed(error={"code": 7}), False)
     assert (ended.outputs, ended.partial, ended.data) == ({"job": 1}, {"p": 1}, {"old": 1})
     assert (ended.completed_at, ended.expires_at) == (clock(), clock() // 1000 + RETENTION_SECONDS)
@@ -318,9 +318,9 @@ def test_a_refusal_is_told_from_other_failures(store: Store, clock: Clock) -> No
 
 def test_cancelling_ends_the_generation(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
-    assert store.cancel(TASK, item.generation, clock()) is None
-    ended = store.get(TASK, clock())
-    assert ended
+    ended = store.cancel(TASK, item.generation, clock())
+    assert isinstance(ended, Item)
+    assert ended == store.get(TASK, clock())
     assert (ended.status, ended.completed_at) == ("cancelled", clock())
     assert ended.expires_at == clock() // 1000 + RETENTION_SECONDS
 
@@ -328,7 +328,7 @@ def test_cancelling_ends_the_generation(store: Store, clock: Clock) -> None:
 # --- the first writer wins
 
 
-def writes(store: Store, item: Item, generation: int, now: int) -> list[Callable[[], Superseded | None]]:
+def writes(store: Store, item: Item, generation: int, now: int) -> list[Callable[[], Item | Superseded | None]]:
     late = dataclasses.replace(record(item, outputs={"late": 1}), generation=generation)
     return [
         lambda: store.save(TASK, late, now),
@@ -344,7 +344,7 @@ def test_after_an_end_no_write_changes_anything_and_each_is_told_what_stands_the
     store: Store, clock: Clock, first: int
 ) -> None:
     item = begin(store, clock)
-    assert writes(store, item, item.generation, clock())[first]() is None
+    assert isinstance(writes(store, item, item.generation, clock())[first](), Item)
     ended = store.get(TASK, clock())
     clock.advance(5)
     for write in writes(store, item, item.generation, clock()):
@@ -390,7 +390,7 @@ def paths(store: Store, clock: Clock, value: Json) -> dict[str, Json]:
     assert done
     found["data"] = done.data
     superseded = store.cancel(TASK, following.generation, clock())
-    assert superseded
+    assert isinstance(superseded, Superseded)
     assert superseded.item
     found["superseded"] = superseded.item.data
     return found

@@ -585,18 +585,18 @@ class MemoryStore:
             return Superseded(item)
         return self._write(task, generation, notify=known | {target})
 
-    def complete(self, task: Task, generation: int, data: Json, now: int) -> Superseded | None:
+    def complete(self, task: Task, generation: int, data: Json, now: int) -> Item | Superseded:
         data = _kept(data, "data")
         return self._end(task, generation, "completed", now, data=data, error=None, partial=None, outputs=None)
 
-    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Superseded | None:
+    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Item | Superseded:
         try:
             error = _kept(error, "error")
         except StoreTooLarge:
             error = error | {"error": "the provider's error is too large to keep"}
         return self._end(task, generation, "failed", now, error=error)
 
-    def cancel(self, task: Task, generation: int, now: int) -> Superseded | None:
+    def cancel(self, task: Task, generation: int, now: int) -> Item | Superseded:
         return self._end(task, generation, "cancelled", now)
 
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
@@ -612,10 +612,11 @@ class MemoryStore:
             raise StoreUnavailable("the double is told to fail")
         return self.items.get(task)
 
-    def _end(self, task: Task, generation: int, status: Status, now: int, **changes: Json) -> Superseded | None:
+    def _end(self, task: Task, generation: int, status: Status, now: int, **changes: Json) -> Item | Superseded:
         ended = {"status": status, "completed_at": now, "updated_at": now, "notify": frozenset[str]()}
         expires_at = now // 1000 + self._retention_seconds
-        return self._write(task, generation, **ended, expires_at=expires_at, **changes)
+        superseded = self._write(task, generation, **ended, expires_at=expires_at, **changes)
+        return superseded or self.items[task]
 
     def _write(self, task: Task, generation: int, **changes: Any) -> Superseded | None:
         item = self._item(task)

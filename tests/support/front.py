@@ -5,19 +5,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.api import batch
 from shared.api.answer import Answer
-from shared.api.batch import Batcher
 from shared.api.enqueue import Enqueuer
 from shared.api.preference import Preferences
 from shared.api.request import TaskRequest
-from shared.api.view import Viewer
 from shared.errors import NotifyUnavailable, Problem
 from shared.provider import Provider
-from shared.settings import Settings
 from shared.store import Item
 from shared.task import Task
 from shared.work.worker import Worker
 from tests.support.backend import Backend
+from tests.support.parts import parts_of
 from tests.support.simulator import Simulator
 
 
@@ -32,20 +31,13 @@ class Front(Backend):
     threads: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.worker = Worker(self.store, self.providers, self.clock, max_crashes=3, confirm_seconds=300)
+        self.parts = parts_of(self.store, self.queue, self.providers, self.clock)
+        self.worker = Worker(self.parts)
 
     def enqueuer(self, **settings: Any) -> Enqueuer:
         """One with these settings."""
-        return Enqueuer(
-            store=self.store,
-            queue=self.queue,
-            worker=self.worker,
-            viewer=Viewer(self.store, self.queue, self.clock, self.providers, tick_seconds=5),
-            providers=self.providers,
-            settings=Settings.from_environment({name.upper(): str(value) for name, value in settings.items()}),
-            clock=self.clock,
-            tell=self._tell,
-        )
+        parts = parts_of(self.store, self.queue, self.providers, self.clock, **settings)
+        return Enqueuer(parts, self.worker, self._tell)
 
     def _tell(self, target: str, item: Item) -> None:
         if self.deaf:
@@ -74,7 +66,7 @@ class Front(Backend):
 
     def batch(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> Answer:
         """One batch."""
-        return Batcher(self.enqueuer(), self.pool).answer(requests, remaining)
+        return batch.answer(self.enqueuer(), requests, remaining, self.pool)
 
     def results(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> list[Any]:
         """The results of one batch."""

@@ -23,7 +23,8 @@ from shared.record import Record
 from shared.settings import Settings
 from shared.store import Item, Store
 from shared.task import Task
-from shared.work.tick import Clockwork, Ticker
+from shared.work.parts import Parts
+from shared.work.tick import Clockwork, Tick
 from shared.work.worker import Worker
 from tests.support.clock import START_MS
 from tests.support.keys import PREFIX
@@ -73,10 +74,10 @@ def main(redis_url: str, files: Mapping[str, Any], settings: Mapping[str, str]) 
         providers[name] = Provider(rules, transport, Credentials((), _no_secret, transport), random.SystemRandom())
     queue = Queue(Redis.from_url(redis_url, decode_responses=True), PREFIX)
     store, chosen = cast(Store, Trusting()), Settings.from_environment(settings)
-    worker = Worker(store, providers, lambda: time.time_ns() // 1_000_000, max_crashes=3, confirm_seconds=300)
-    ticker = Ticker(queue, worker, providers, chosen, Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor))
+    parts = Parts(store, queue, providers, chosen, lambda: time.time_ns() // 1_000_000)
+    clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
     while True:
-        ticker.run(lambda: 60)
+        Tick(parts, Worker(parts), clockwork, lambda: 60).run()
         time.sleep(BETWEEN_SECONDS)
 
 

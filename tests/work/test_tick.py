@@ -13,16 +13,16 @@ from shared.errors import QueueUnavailable
 from shared.limits import Health
 from shared.queue import Add, Claim, Claimed, Release
 from shared.record import Record
-from shared.settings import Settings
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work.settle import Settlement
-from shared.work.tick import SETTLE_SECONDS, Clockwork, Ticker
+from shared.work.tick import SETTLE_SECONDS, Clockwork, Tick
 from shared.work.worker import Worker, record_of
 from tests.conftest import SERVERS
 from tests.support import asking
 from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
+from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
 from tests.support.ticking import Trusting
 
@@ -119,11 +119,9 @@ class Bed(QueueBackend):
         **settings: float,
     ) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0, for each provider."""
-        chosen = Settings.from_environment({name.upper(): str(value) for name, value in settings.items()})
+        parts = parts_of(None, self.queue, dict.fromkeys(providers, PROVIDER), self.clock, **settings)
         clockwork = Clockwork(self.clock.monotonic, self.sleep, pool)
-        tally = Ticker(self.queue, worker, dict.fromkeys(providers, PROVIDER), chosen, clockwork).run(
-            remaining or self.remaining, invite
-        )
+        tally = Tick(parts, worker, clockwork, remaining or self.remaining, invite).run()
         return {provider: dict(+counter) for provider, counter in tally.items()}
 
 
@@ -582,7 +580,7 @@ class RealBed(Bed, Backend):
         super().__post_init__()
         self.simulator = Simulator()
         self.provider = self.simulator.provider(EXAMPLE, polling={"minDelay": 2, "multiplier": 1, "jitter": "none"})
-        self.worker = Worker(self.store, {"example": self.provider}, self.clock, max_crashes=3, confirm_seconds=300)
+        self.worker = Worker(parts_of(self.store, None, {"example": self.provider}, self.clock))
 
     def begun(self, name: str) -> Item:
         """Begins a task and puts it into the queue, due now."""
@@ -667,7 +665,7 @@ def test_tasks_that_fail_together_come_back_one_by_one(bed: Bed, simulator: Simu
     bed.queue.add([Add(Task("example", f"{number}"), 1, record) for number in range(300)], token="mine")
     simulator.say(says(300, {}))  # trouble with each task, and none that pauses the provider
     provider = simulator.provider(EXAMPLE, polling={"minDelay": least, "maxDelay": most, "maxErrors": 1000})
-    worker = Worker(cast(Store, Trusting()), {"example": provider}, bed.clock, max_crashes=3, confirm_seconds=300)
+    worker = Worker(parts_of(cast(Store, Trusting()), None, {"example": provider}, bed.clock))
     began = bed.bench.keys.now()
     assert bed.tick(worker, pool=ThreadPoolExecutor)["example"] == {"claimed": 300, "retried": 300}
     ended = bed.bench.keys.now()

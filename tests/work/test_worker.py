@@ -22,6 +22,7 @@ from shared.work.settle import Settlement
 from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, record_of
 from tests.support.clock import Clock
 from tests.support.outage import DynamoDBOutage
+from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, JOB, Said, Simulator, completed, pending, refused, says
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Desk:
         self.store, self.simulator, self.clock = store, simulator, clock
         self.outage = DynamoDBOutage(dynamodb)
         self.providers = {"example": simulator.provider(EXAMPLE), "job": simulator.provider(JOB)}
-        self.worker = Worker(store, self.providers, clock, max_crashes=MAX_CRASHES, confirm_seconds=CONFIRM_SECONDS)
+        settings = {"max_crashes": MAX_CRASHES, "confirm_seconds": CONFIRM_SECONDS}
+        self.worker = Worker(parts_of(store, None, self.providers, clock, **settings))
         self.begun = self.begin()
 
     def begin(self, provider: str = "example", input_: Any = None) -> Item:
