@@ -41,6 +41,27 @@ def reasons() -> str:
     return table(("reason", "meaning", "what follows"), rows)
 
 
+def heading(path: Path) -> str:
+    """The docstring of a module, or the comment at the head of a script."""
+    text = path.read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(text)) or "" if path.suffix == ".py" else text.split("\n\n")[0].lstrip("- ")
+
+
+def headed_table(path: str) -> str:
+    """The table in a module's docstring."""
+    rows = [line.strip("| ").split("|") for line in heading(ROOT / path).splitlines() if line.startswith("|")]
+    cells = [tuple(cell.strip() for cell in row) for row in rows]
+    return table(cells[0], cells[2:])
+
+
+def modules() -> str:
+    """Every module and script of what is shipped and of the local stack, each with what it says of itself first."""
+    paths = [path for room in ("handlers", "shared", "local") for path in sorted((ROOT / room).rglob("*"))]
+    files = [path for path in paths if path.suffix in (".py", ".lua") and heading(path)]
+    rows = ((f"`{path.relative_to(ROOT).as_posix()}`", heading(path).split("\n")[0]) for path in files)
+    return table(("module", "what it does"), rows)
+
+
 PROMISES = ("ends", "once", "submits", "limits", "turns", "callbacks", "told", "large", "faults")
 """The sections of docs/reliability.md, as `@pytest.mark.promise(section, words)` names them."""
 
@@ -74,6 +95,9 @@ def promises(section: str, tests: Path = ROOT / "tests") -> str:
 PARTS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
     "reasons": reasons,
+    "redis-keys": partial(headed_table, "shared/queue/queue.py"),
+    "item-attributes": partial(headed_table, "shared/store/item.py"),
+    "modules": modules,
     **{f"promises-{section}": partial(promises, section) for section in PROMISES},
 }
 """The maker of each generated part, by its name."""
