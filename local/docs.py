@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from local import ROOT
+from local.sam_template import template
 from shared.reasons import Reason, Trait
 from shared.settings import Settings
 
@@ -31,6 +32,15 @@ def settings() -> str:
         default = "" if setting.name == "provider_servers" else default
         rows.append((f"`{setting.name.upper()}`", f"`{default}`" if default else "", setting.metadata["meaning"]))
     return table(("variable", "default", "meaning"), rows)
+
+
+def parameters() -> str:
+    """The parameters of a deployment, as template.yaml has them."""
+    rows = []
+    for name, one in template()["Parameters"].items():
+        default = one.get("Default", "")
+        rows.append((f"`{name}`", f"`{default}`" if default != "" else "", one["Description"]))
+    return table(("parameter", "default", "meaning"), rows)
 
 
 def reasons() -> str:
@@ -94,6 +104,7 @@ def promises(section: str, tests: Path = ROOT / "tests") -> str:
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
+    "parameters": parameters,
     "reasons": reasons,
     "redis-keys": partial(headed_table, "shared/queue/queue.py"),
     "item-attributes": partial(headed_table, "shared/store/item.py"),
