@@ -9,10 +9,11 @@ import pytest
 
 from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_RESULTS_BYTES
 from shared.api.preference import NONE, Preferences
-from shared.api.request import MAX_BATCH, TaskRequest
+from shared.api.request import TaskRequest
 from shared.codec import Json
 from shared.errors import BadRequest, DataUnavailable
 from shared.limits import Limits
+from shared.settings import MAX_BATCH
 from shared.store import Item
 from shared.task import Task
 from tests.support.backend import Backend
