@@ -32,8 +32,8 @@ from shared.settings import Settings
 from shared.store import Store
 from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
-from tests.support.doubles import MemoryQueue
 from tests.support.keys import PREFIX, Bench, RedisKeys
+from tests.support.memory_queue import MemoryQueue
 from tests.support.outage import DynamoDBOutage, RedisOutage
 from tests.support.simulator import PENDING, Simulator
 

@@ -31,7 +31,7 @@ from tests.conftest import TABLE
 from tests.support.api_events import Context, Event, http, rest, sample
 from tests.support.asking import Secrets, submitted
 from tests.support.backend import Backend
-from tests.support.doubles import MemoryQueue
+from tests.support.memory_queue import MemoryQueue
 from tests.support.simulator import JOB, Simulator, pending, provider_at
 
 TASK = Task("example", "Ünï/cødé 名")
