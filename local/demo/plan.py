@@ -18,7 +18,7 @@ AGAIN_LATER = ("acme", "duff", "wonka", "東京商会")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request for a task; `by_query` is the sketch's own `GET /?task-name=NAME`."""
+    """One request for a task; `by_query` is the short form, `GET /?task-name=NAME`."""
 
     provider: str
     name: str

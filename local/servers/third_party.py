@@ -1,4 +1,4 @@
-"""The simulated third party: another company's slow API, on port 9001 as in the sketch. It knows nothing of ours.
+"""The simulated third party: another company's slow API, on port 9001. It knows nothing of ours.
 
 GET /example?task-name=NAME  starts a job and answers at once with what is known; whole only when asked again
                              (&callback=URL: and calls back with the whole after a while, signed where it has a key)

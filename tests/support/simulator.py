@@ -32,7 +32,7 @@ EXAMPLE: Json = {
     "data": "body.data",
     "polling": {"initialDelay": 2, "minDelay": 2, "maxDelay": 30, "jitter": "none", "maxErrors": 5},
 }
-"""The sketch's API: the same request again and again."""
+"""A provider without a poll operation: the same request is repeated."""
 
 JOB: Json = EXAMPLE | {
     "submit": {
