@@ -14,7 +14,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test test-all soak lint docs validate build invoke-enqueue invoke-process deploy clean sam python313 always
+.PHONY: help demo dev test test-all soak lint lint-lua docs validate build invoke-enqueue invoke-process deploy clean sam python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -66,11 +66,21 @@ SEED ?=
 soak: $(VENV)/ready ## everything at once, broken at random; takes SECONDS=600 and SEED=…
 	SECONDS=$(SECONDS) SEED=$(SEED) $(VENV)/bin/python -m tests.soak
 
-lint: $(VENV)/ready ## ruff, mypy, import-linter
+lint: $(VENV)/ready lint-lua ## ruff, mypy, import-linter, luacheck
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+# No package index has luacheck; Debian and Homebrew do. What the prelude defines is there in every script.
+SCRIPTS = shared/queue/scripts
+PRELUDE = $(shell sed -n 's/^local function \([a-z_]*\).*/\1/p; s/^local \([A-Za-z_, ]*\) =.*/\1/p' $(SCRIPTS)/prelude.lua | tr -d ,)
+LUACHECK = luacheck --quiet --std lua51 --max-line-length 130 --read-globals redis KEYS ARGV
+
+lint-lua:
+	@if [ -z "$$CI" ] && ! command -v luacheck >/dev/null; then echo "luacheck is not installed: the scripts are not linted"; else \
+		$(LUACHECK) $(PRELUDE) -- $(filter-out %/prelude.lua,$(wildcard $(SCRIPTS)/*.lua)) \
+		&& $(LUACHECK) --ignore 211 -- $(SCRIPTS)/prelude.lua; fi
 
 docs: $(VENV)/ready ## write what the pages say from code
 	$(VENV)/bin/python -m local.docs

@@ -1,7 +1,7 @@
 """`make dev`: keeps the whole stack up, says how to try it, and shows the functions' logs until Ctrl-C.
 
 Ports: third party 9001, gateway 9002 (REST API events), Redis 9003, DynamoDB 9004, gateway 9005 (HTTP API events).
-local/sam-env.json counts on 9001, 9003 and 9004.
+local/sam-env.json needs 9001, 9003 and 9004.
 """
 
 import argparse
@@ -12,10 +12,10 @@ from dataclasses import asdict
 
 from local.output import until_unread
 from local.servers.redis_server import NoServerError, is_free
-from local.stack import Pace, Ports, Stack, ended_by_signals
+from local.stack import Ports, Schedules, Stack, ended_by_signals
 
 PORTS = Ports(third_party=9001, gateway=9002, redis=9003, dynamodb=9004, http_gateway=9005)
-PACE = Pace(process_seconds=60, reconcile_seconds=300)
+SCHEDULES = Schedules(process_seconds=60, reconcile_seconds=300)
 
 
 def guide(stack: Stack) -> str:
@@ -30,11 +30,11 @@ Meanwhile is up; Ctrl-C ends it. Ask, and ask again a little later:
   curl -s -X DELETE {stack.url}/tasks/example/acme
   curl -s {stack.third_party.url}/log
 
-Let a workflow wait for it, by its task token, and see it told of the end:
+Let a workflow wait for the task, by its task token, and see that it is told of the end:
 
   curl -s {stack.url}/tasks -d '{{"name": "awaited", "notify": {{"stepFunctionsToken": "AAAAKgAAAAIAAAAA"}}}}'
 
-Let the provider call back, and see it in the log ("called back") and the task completed, though nobody asked again:
+Let the provider call back: the log shows "called back", and the task is completed without a poll:
 
   curl -s {stack.url}/tasks -d '{{"provider": "hook", "name": "called"}}'
   curl -s {stack.url}/tasks/hook/called
@@ -42,14 +42,14 @@ Let the provider call back, and see it in the log ("called back") and the task c
 The same with HTTP API events: {stack.http_url}
 Redis: {stack.redis.url}   DynamoDB and S3: {stack.dynamodb.url}
 
-process runs every minute, reconcile every five. Break it, and see the tasks finish all the same:
+process runs every minute, reconcile every five. Empty Redis, and see that the tasks are finished all the same:
 
   {flush}
 """
 
 
 def ports() -> Ports:
-    """The usual ports; a free one, and a word about it, in place of each that is taken."""
+    """The usual ports; where one is taken, a free one, and a message about it."""
     taken = {name: port for name, port in asdict(PORTS).items() if not is_free(port)}
     for name, port in taken.items():
         print(f"port {port} is taken: {name} takes another (sam local will not find it)")
@@ -57,8 +57,8 @@ def ports() -> Ports:
 
 
 def run(chosen: Ports) -> None:
-    """Until interrupted; tells which process to kill, again whenever it is another."""
-    with Stack(ports=chosen, pace=PACE, log=sys.stdout) as stack:
+    """Runs until interrupted; prints which processes to kill, whenever they change."""
+    with Stack(ports=chosen, schedules=SCHEDULES, log=sys.stdout) as stack:
         print(guide(stack), flush=True)
         told: list[int] = []
         while True:

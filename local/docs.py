@@ -1,4 +1,4 @@
-"""`make docs`: writes what the pages say from the code that it is true of.
+"""`make docs`: writes the parts of pages that describe code, from that code.
 
 A page holds a generated part between two comments, `<!-- made by make docs: NAME -->` and `<!-- end of NAME -->`; the
 rest of it is written by hand. `python -m local.docs` writes every part anew and says which pages have changed.
@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from local import ROOT
+from local.sam_template import template
 from shared.reasons import Reason, Trait
 from shared.settings import Settings
 
@@ -33,12 +34,42 @@ def settings() -> str:
     return table(("variable", "default", "meaning"), rows)
 
 
+def parameters() -> str:
+    """The parameters of a deployment, as template.yaml has them."""
+    rows = []
+    for name, one in template()["Parameters"].items():
+        default = one.get("Default", "")
+        rows.append((f"`{name}`", f"`{default}`" if default != "" else "", one["Description"]))
+    return table(("parameter", "default", "meaning"), rows)
+
+
 def reasons() -> str:
     """Why an attempt or a task ended as it did, as reasons.py has it."""
     rows = (
         (f"`{one}`", one.meaning, "; ".join(trait.value for trait in Trait if trait in one.traits)) for one in Reason
     )
     return table(("reason", "meaning", "what follows"), rows)
+
+
+def heading(path: Path) -> str:
+    """The docstring of a module, or the comment at the head of a script."""
+    text = path.read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(text)) or "" if path.suffix == ".py" else text.split("\n\n")[0].lstrip("- ")
+
+
+def headed_table(path: str) -> str:
+    """The table in a module's docstring."""
+    rows = [line.strip("| ").split("|") for line in heading(ROOT / path).splitlines() if line.startswith("|")]
+    cells = [tuple(cell.strip() for cell in row) for row in rows]
+    return table(cells[0], cells[2:])
+
+
+def modules() -> str:
+    """Every module and script of what is shipped and of the local stack, each with what it says of itself first."""
+    paths = [path for room in ("handlers", "shared", "local") for path in sorted((ROOT / room).rglob("*"))]
+    files = [path for path in paths if path.suffix in (".py", ".lua") and heading(path)]
+    rows = ((f"`{path.relative_to(ROOT).as_posix()}`", heading(path).split("\n")[0]) for path in files)
+    return table(("module", "what it does"), rows)
 
 
 PROMISES = ("ends", "once", "submits", "limits", "turns", "callbacks", "told", "large", "faults")
@@ -73,7 +104,11 @@ def promises(section: str, tests: Path = ROOT / "tests") -> str:
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
+    "parameters": parameters,
     "reasons": reasons,
+    "redis-keys": partial(headed_table, "shared/queue/queue.py"),
+    "item-attributes": partial(headed_table, "shared/store/item.py"),
+    "modules": modules,
     **{f"promises-{section}": partial(promises, section) for section in PROMISES},
 }
 """The maker of each generated part, by its name."""

@@ -1,4 +1,4 @@
-"""A server that runs inside a `with`: started on the way in, ended on the way out, after a failed start too."""
+"""A server that runs inside a `with` block; it is ended after a failed start as well."""
 
 from abc import ABC, abstractmethod
 from typing import Self

@@ -1,4 +1,4 @@
-"""Reads template.yaml, so that the local stack and the tests have what is deployed: functions, routes, table."""
+"""Reads template.yaml, so that the local stack and the tests use what is deployed: functions, routes, table."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What the template says of one function; environment holds only what it fixes or defaults."""
+    """What the template says about one function; `environment` has only the variables whose values it knows."""
 
     handler: str
     timeout_seconds: float
@@ -81,7 +81,7 @@ def table() -> Node:
 
 
 def stream_patterns() -> tuple[Node, Node]:
-    """What of the table's stream is published as an event, and what is handed to the notify function."""
+    """The filters of the table's stream: for what is published as an event, and for the notify function."""
     ends, notify = (template()["Resources"][name]["Properties"] for name in ("Ends", "NotifyMapping"))
     filters = (ends["SourceParameters"]["FilterCriteria"], notify["FilterCriteria"])
     published, notified = (json.loads(one["Filters"][0]["Pattern"]) for one in filters)
@@ -106,7 +106,7 @@ def _definition(properties: Node, shared: Node) -> Definition:
 
 
 def _known(value: object) -> str | None:
-    """The text of a value that needs no deployment to be known: a literal, or a parameter's default."""
+    """The text of a value that is known without a deployment: a literal, or a parameter's default."""
     match value:
         case str() | int() | float():
             return str(value)

@@ -1,4 +1,4 @@
-"""The whole of Meanwhile on this machine: servers, functions, gateways and schedules, wired as in template.yaml."""
+"""The whole of Meanwhile on this machine: servers, functions, gateways and schedules, joined as in template.yaml."""
 
 import secrets
 import signal
@@ -19,9 +19,9 @@ from local.servers.dynamodb import BUCKET_NAME, DUMMY_CREDENTIALS, REGION, TABLE
 from local.servers.redis_server import Kind, RedisServer
 from local.servers.third_party import ThirdParty
 
-CONCURRENCY = 4  # processes a function at most; each is a Python of its own
+CONCURRENCY = 4  # processes of a function at most; each is a Python of its own
 PROVIDERS = ROOT / "local" / "providers"
-"""Files of providers that only this stack has, unless PROVIDERS_DIR is set: `hook`, whose third party calls back."""
+"""Files of providers that only this stack has, unless PROVIDERS_DIR is set: `hook`, which calls back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How often the schedules fire, in seconds; None: never, the caller does it."""
+class Schedules:
+    """How often each schedule fires, in seconds; None: never, the caller starts the runs."""
 
     process_seconds: float | None = None
     reconcile_seconds: float | None = None
@@ -55,7 +55,7 @@ class Stack:
         *,
         settings: Mapping[str, str] | None = None,
         ports: Ports | None = None,
-        pace: Pace | None = None,
+        schedules: Schedules | None = None,
         log: TextIO = sys.stderr,
         redis_kind: Kind | None = None,
         seed: int | None = None,
@@ -71,7 +71,7 @@ class Stack:
         self.invocations = Invocations(self.functions)
         self._settings = dict(settings or {})
         self._ports = ports
-        self._pace = pace or Pace()
+        self._every = schedules or Schedules()
         self._log = log
         self._exit = ExitStack()
 
@@ -117,7 +117,7 @@ class Stack:
         self._exit.close()
 
     def tick(self) -> object:
-        """One process run now; its tally."""
+        """One tick now; its tally."""
         return self.functions["ProcessFunction"].invoke({})
 
     def reconcile(self) -> object:
@@ -125,7 +125,7 @@ class Stack:
         return self.functions["ReconcileFunction"].invoke({})
 
     def _wires(self) -> dict[str, str]:
-        """What joins the functions to these servers."""
+        """The environment variables that lead the functions to these servers."""
         names = ("example", "coin") if "PROVIDERS_DIR" in self._settings else ("example", "coin", "hook")
         return {
             **DUMMY_CREDENTIALS,
@@ -133,7 +133,7 @@ class Stack:
             "AWS_DEFAULT_REGION": REGION,
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb.url,
-            "AWS_ENDPOINT_URL_SFN": self.dynamodb.url,  # moto's: takes any task token and does nothing with it
+            "AWS_ENDPOINT_URL_SFN": self.dynamodb.url,  # moto takes any task token and ignores it
             "NOTIFY": "stepFunctionsToken",
             "CALLBACK_URL": self.url,
             "CALLBACK_SECRET": "env:CALLBACK_KEY",
@@ -149,15 +149,15 @@ class Stack:
 
     def _schedules(self) -> list[Schedule]:
         planned = [
-            ("ProcessFunction", "process-scheduled-event.json", self._pace.process_seconds),
-            ("ReconcileFunction", "reconcile-scheduled-event.json", self._pace.reconcile_seconds),
+            ("ProcessFunction", "process-scheduled-event.json", self._every.process_seconds),
+            ("ReconcileFunction", "reconcile-scheduled-event.json", self._every.reconcile_seconds),
         ]
         return [Schedule(self.functions[name], sample, seconds) for name, sample, seconds in planned if seconds]
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Inside, the first Ctrl-C, SIGTERM or closed terminal raises KeyboardInterrupt; more change nothing."""
+    """Inside, the first Ctrl-C, SIGTERM or closed terminal raises KeyboardInterrupt; later ones are ignored."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Waits for a condition instead of for a time."""
+"""Waits until a condition holds, not for a fixed time."""
 
 import time
 from collections.abc import Callable
@@ -10,6 +10,6 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
     pause = 0.002
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds:g} s in vain for {what}")
+            raise TimeoutError(f"waited {seconds:g} s for {what}, which did not happen")
         time.sleep(pause)
         pause = min(pause * 2, 0.1)

@@ -30,15 +30,17 @@ from shared import aws, wiring
 from shared.queue import Queue
 from shared.settings import Settings
 from shared.store import Store
+from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
 from tests.support.doubles import MemoryQueue
 from tests.support.keys import PREFIX, Bench, RedisKeys
+from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.simulator import PENDING, Simulator
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from tests.support.deployment import Deployment
-    from tests.support.simulator import Simulator
 
 TABLE = "meanwhile"
 BUCKET = "meanwhile-spill"
@@ -190,11 +192,10 @@ EVERY_KIND = ("memory", *SERVERS, CLUSTER_OF_THREE)
 """The double too: a contract that runs on all of them holds it to what the servers do."""
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture
 def redis_kind(request: pytest.FixtureRequest) -> str:
-    """What stands for Redis: each test that uses it runs on all three. `parametrize(…, indirect=True)` chooses."""
-    kind: str = request.param
-    return kind
+    """What stands for Redis: fakeredis, unless `parametrize("redis_kind", …, indirect=True)` chooses."""
+    return str(getattr(request, "param", "fakeredis"))
 
 
 @pytest.fixture(scope="session")
@@ -271,19 +272,40 @@ def rewind(bench: Bench) -> Callable[[float], None]:
     return bench.rewind
 
 
+@pytest.fixture
+def queue_backend(queue: Queue, clock: Clock, bench: Bench, redis_client: "Redis") -> Iterator[QueueBackend]:
+    """Queue and clock together; a Redis that was taken away is back before its keys are checked."""
+    yield QueueBackend(queue, clock, bench, redis_client, RedisOutage(redis_client))
+    vars(redis_client).pop("execute_command", None)
+
+
+@pytest.fixture
+def backend(queue_backend: QueueBackend, store: Store, dynamodb: "DynamoDBClient") -> Backend:
+    """The store beside them."""
+    return Backend(**vars(queue_backend), store=store, dynamodb_client=dynamodb, dynamodb=DynamoDBOutage(dynamodb))
+
+
 # --- the provider
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A provider that takes every job and is at work for ever, unless told otherwise."""
+    with Simulator() as simulator:
+        simulator.say(PENDING)
+        yield simulator
 
 
 @pytest.fixture
 def deployed(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    simulator: "Simulator",
+    simulator: Simulator,
     redis_client: "Redis",
     dynamodb: "DynamoDBClient",
     clock: Clock,
 ) -> "Deployment":
-    """The handlers of tasks in place, over the module's own `simulator`."""
+    """The handlers of tasks in place, over the simulator."""
     from tests.support.deployment import deploy  # it imports the handlers, which set up logging
 
     return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)

@@ -8,30 +8,7 @@ import pytest
 from shared.errors import SettingsError
 from shared.settings import Settings
 
-DEFAULTS = {
-    "redis_url": "redis://127.0.0.1:6379/0",
-    "table_name": "meanwhile",
-    "queue_prefix": "queue",
-    "default_provider": "example",
-    "providers_dir": "",
-    "provider_servers": {},
-    "callback_url": "",
-    "callback_secret": "",
-    "notify": (),
-    "parallel_tasks": 20,
-    "max_workers": 4,
-    "tick_seconds": 5,
-    "window_seconds": 50,
-    "idle_seconds": 15,
-    "attempt_seconds": 20,
-    "first_answer_seconds": 5,
-    "max_crashes": 3,
-    "confirm_seconds": 300,
-    "retention_seconds": 2_592_000,
-    "spill_bucket": "",
-    "spill_bytes": 65_536,
-    "spill_days": 90,
-}
+DEFAULTS = {setting.name: setting.default for setting in dataclasses.fields(Settings)} | {"provider_servers": {}}
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:

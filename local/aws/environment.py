@@ -1,6 +1,6 @@
 """An execution environment, as Lambda's: imports one handler, then answers one event after the other.
 
-local.aws.function starts it with a connection; the handler's own output goes to the log and cannot disturb the talk.
+local.aws.sandbox starts it with a connection for events and answers; the handler's own output goes to the log.
 """
 
 import json
@@ -17,7 +17,7 @@ Handler = Callable[[Json, object], Json]
 
 
 class Context:
-    """What a handler is told about its invocation; the names are Lambda's."""
+    """What a handler can learn about its invocation; the names are Lambda's."""
 
     def __init__(self, request_id: str, deadline_ms: int) -> None:
         self.aws_request_id = request_id
@@ -51,12 +51,12 @@ def answer(handler: Handler, message: bytes) -> bytes:
     try:
         result = handler(request["event"], Context(request["id"], request["deadline_ms"]))
         return json.dumps({"result": result}).encode()
-    except Exception as error:  # noqa: BLE001 - whatever it is, Lambda tells the caller and stays warm
+    except Exception as error:  # noqa: BLE001 - whatever it is, Lambda reports it to the caller and keeps the process
         return failure(error)
 
 
 def failure(error: Exception) -> bytes:
-    """An exception in Lambda's words; its traceback goes to the log."""
+    """An exception in Lambda's form; its traceback goes to the log."""
     lines = traceback.format_exception(error)
     print("".join(lines), file=sys.stderr, end="", flush=True)
     told = {"errorType": type(error).__name__, "errorMessage": str(error), "stackTrace": lines}
@@ -64,11 +64,11 @@ def failure(error: Exception) -> bytes:
 
 
 def main(name: str, descriptor: int) -> None:
-    """Serves until the other side hangs up."""
+    """Serves until the other side closes the connection."""
     with Connection(descriptor) as connection:
         try:
             handler = load(name)
-        except Exception as error:  # noqa: BLE001 - a handler that cannot be imported is reported, too
+        except Exception as error:  # noqa: BLE001 - a handler that cannot be imported is reported as well
             connection.send_bytes(failure(error))
             return
         connection.send_bytes(b'{"result": null}')

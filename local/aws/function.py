@@ -13,7 +13,7 @@ from local.aws.sandbox import FunctionError, Json, Sandbox, note
 class Function:
     """A Lambda function; a context manager. At most `concurrency` events are worked on at once, the others wait.
 
-    A process that was killed fails the call it had in hand and is replaced at the next one.
+    When a process is killed, its current call fails, and the next call starts another process.
     """
 
     sandbox: ClassVar[type[Sandbox]] = Sandbox
@@ -40,7 +40,7 @@ class Function:
         self._closed = False
 
     def start(self, event: Json) -> Future[Json]:
-        """Invokes it without waiting; the log tells when it fails, too."""
+        """Invokes it without waiting; a failure is also logged."""
         call = self._threads.submit(self._run, event)
         call.add_done_callback(self._report)
         return call
@@ -50,12 +50,12 @@ class Function:
         return self.start(event).result()
 
     def pids(self) -> list[int]:
-        """The processes that are alive, to be looked at or killed."""
+        """The processes that are alive."""
         with self._lock:
             return sorted(sandbox.process.pid for sandbox in self._sandboxes if sandbox.alive())
 
     def close(self) -> None:
-        """Kills every process, whatever it is at."""
+        """Kills every process, whatever it is doing."""
         with self._lock:
             self._closed = True
             sandboxes = list(self._sandboxes)

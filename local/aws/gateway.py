@@ -48,7 +48,7 @@ class Gateway:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def answer(self, request: Request) -> Reply:
-        """What API Gateway would reply; waits for the function for 29 seconds at most, and lets it go on then."""
+        """What API Gateway would reply. It waits 29 seconds at most; the function itself goes on after that."""
         found = find_route(self._samples, request.method, request.path)
         if found is None:
             return self._shape.no_route
@@ -105,7 +105,7 @@ class _Server(ThreadingHTTPServer):
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is no news."""
+        """A client that closes its connection is no error."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -141,4 +141,4 @@ class _Handler(BaseHTTPRequestHandler):
 
     @override
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Quiet: the functions' logs tell."""
+        """Nothing: the functions log what they do."""

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote
 from local.aws.message import Answer, Event, MalformedAnswerError, Reply, Request
 from local.sam_template import Route
 
-# Only these arrive as text; everything else, a form or no type at all too, arrives as base64.
+# Only these arrive as text. Everything else arrives as base64: forms too, and bodies without a type.
 TEXT = re.compile(r"(text/.*|application/(json|xml|javascript))\s*(;.*)?", re.IGNORECASE)
 
 

@@ -1,4 +1,4 @@
-"""An HTTP request, its reply and an API's event as plain values: what the two shapes of API Gateway translate."""
+"""Plain values for an HTTP request, its reply and an event: the two shapes of API Gateway convert between them."""
 
 import json
 import time
@@ -14,7 +14,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """As it came in: the target percent-encoded, headers in order with their case, a parameter's value encoded."""
+    """As it arrived: target and parameters percent-encoded, headers in their order and case."""
 
     method: str
     target: str
@@ -40,7 +40,7 @@ class Request:
         return next((value for key, value in self.headers if key.lower() == name.lower()), "")
 
     def forwarded(self) -> list[tuple[str, str]]:
-        """The headers that a function sees: without those of the connection, with what API Gateway adds."""
+        """The headers that a function gets: without those of the connection, with those that API Gateway adds."""
         _host, _, port = self.header("Host").partition(":")
         return [
             *((name, value) for name, value in self.headers if name.lower() not in {"connection", "keep-alive"}),
@@ -51,7 +51,7 @@ class Request:
         ]
 
     def time(self) -> str:
-        """When it came in, as both shapes write it."""
+        """When it arrived, as both shapes write it."""
         return time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(self.at))
 
 
@@ -71,7 +71,7 @@ class Reply:
 
 
 class MalformedAnswerError(ValueError):
-    """The function's answer is not of the form that API Gateway takes."""
+    """The function's answer does not have the form that API Gateway needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +85,18 @@ class Answer:
 
     @classmethod
     def parsed(cls, answer: object) -> "Answer":
-        """MalformedAnswerError where API Gateway would not take it."""
+        """The answer. Raises MalformedAnswerError where API Gateway would refuse it."""
         rest = answer if isinstance(answer, dict) else {}
         status, body, headers = rest.get("statusCode"), rest.get("body"), rest.get("headers")
         if not str(status).isdecimal():
-            raise MalformedAnswerError("the answer is no object with a numeric statusCode")
+            raise MalformedAnswerError("the answer is not an object with a numeric statusCode")
         if not isinstance(body, str | None) or not isinstance(headers, dict | None):
-            raise MalformedAnswerError("the body is no text or the headers no object")
+            raise MalformedAnswerError("the body is not a text or the headers are not an object")
         return cls(int(str(status)), [(name, str(value)) for name, value in (headers or {}).items()], body or "", rest)
 
 
 class Shape(Protocol):
-    """One kind of API: how it tells a request to a function, and an answer or a trouble to the client."""
+    """One kind of API: how a request becomes an event, and an answer or an error becomes a reply to the client."""
 
     no_route: Reply
     too_large: Reply
@@ -107,7 +107,7 @@ class Shape(Protocol):
         """Whether an event from events/ shows this route in this shape."""
 
     def event(self, sample: Event, route: Route, request: Request) -> Event:
-        """The event for a request: the sample, with everything that the request determines put in its place."""
+        """The event for a request: the sample, with every part that depends on the request replaced."""
 
     def reply(self, answer: object) -> Reply:
-        """The reply for a function's answer. MalformedAnswerError where API Gateway would not take it."""
+        """The reply for a function's answer. Raises MalformedAnswerError where API Gateway would refuse it."""

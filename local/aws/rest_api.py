@@ -44,7 +44,7 @@ class RestApi:
         parsed = Answer.parsed(answer)
         several = parsed.rest.get("multiValueHeaders") or {}
         if not isinstance(several, dict) or not all(isinstance(values, list) for values in several.values()):
-            raise MalformedAnswerError("multiValueHeaders is no object of lists")
+            raise MalformedAnswerError("multiValueHeaders is not an object of lists")
         once = [(name, value) for name, value in parsed.headers if name not in several]
         headers = [*once, *((name, str(value)) for name, values in several.items() for value in values)]
         if not any(name.lower() == "content-type" for name, _ in headers):
@@ -52,7 +52,7 @@ class RestApi:
         return Reply(parsed.status, headers, parsed.body.encode())
 
     def _context(self, sample: Event, route: Route, request: Request) -> Event:
-        """As behind a domain of one's own that is mapped to the stage: no stage in the path."""
+        """As behind a custom domain that is mapped to the stage: the path has no stage in it."""
         identity = {"sourceIp": request.client, "userAgent": request.header("User-Agent") or None}
         return {
             **sample["requestContext"],

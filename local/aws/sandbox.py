@@ -48,7 +48,7 @@ class Sandbox:
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                process_group=0,  # Ctrl-C is for the stack, which then ends this
+                process_group=0,  # Ctrl-C is for the stack, which then ends this process
             )
         self._passing_on = threading.Thread(target=self._pass_on_output, daemon=True)
         self._passing_on.start()
@@ -97,7 +97,7 @@ class Sandbox:
         self._broken = True
         try:
             status = self.process.wait(timeout=EXIT_SECONDS)
-        except subprocess.TimeoutExpired:  # it hung up without exiting
+        except subprocess.TimeoutExpired:  # it closed the connection without exiting
             self.process.kill()
             status = self.process.wait()
         how = f"signal {-status}" if status < 0 else f"exit status {status}"

@@ -12,7 +12,7 @@ from local.aws.message import Event
 
 
 class Schedule:
-    """Fires until it is stopped, whether the last run has ended or not; a context manager.
+    """Fires until it is stopped, even while the last run still works; a context manager.
 
     `sample` is the name of a file in events/; each event has an id and a time of its own.
     """
@@ -25,7 +25,7 @@ class Schedule:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def fire(self) -> None:
-        """One event now; the function works on it by itself."""
+        """One event now, without waiting for the function."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._function.start({**self._sample, "id": str(uuid.uuid4()), "time": now})
 

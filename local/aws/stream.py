@@ -1,4 +1,4 @@
-"""The table's stream at work, through the template's filters: the pipe's events are said, notify told who waits."""
+"""The table's stream behind the template's filters: logs the events of the pipe, and invokes notify."""
 
 import base64
 import threading
@@ -12,7 +12,7 @@ from local.aws.sandbox import note
 from local.servers.dynamodb import TABLE_NAME, DynamoDB
 
 SECONDS = 0.5
-"""How often the stream is looked at."""
+"""How often the stream is read."""
 
 
 class Stream:
@@ -36,7 +36,7 @@ class Stream:
                 self._notify.start({"Records": [_as_lambda_has_it(record)]})
 
     def _records(self) -> Iterator[Any]:
-        """What changes in the table, from its beginning on."""
+        """What has changed in the table since it was created, and what changes later."""
         with closing(self._dynamodb.streams()) as client:
             yield from self._read(client)
 
@@ -60,7 +60,7 @@ class Stream:
 
 
 def passes(pattern: Any, event: Any) -> bool:
-    """Whether an EventBridge pattern, of what the template's filters use, lets an event through."""
+    """Whether an EventBridge pattern lets an event through. It knows only what the template's filters use."""
     for key, wanted in pattern.items():
         found = event.get(key) if isinstance(event, dict) else None
         if isinstance(wanted, dict):

@@ -15,21 +15,21 @@ from local.demo.plan import Asked, plan, send
 from local.demo.view import Watch, look, result_table
 from local.output import UNREAD, until_unread
 from local.servers.redis_server import NoServerError
-from local.stack import Pace, Stack, ended_by_signals
+from local.stack import Schedules, Stack, ended_by_signals
 
-SEED = 37  # of the third party: the same fates in every demo
+SEED = 37  # of the third party: the same answers in every demo
 SECONDS = 120.0  # all tasks are completed long before, even on a busy machine
 CLIENTS = 6  # requests under way at once
-PACE = Pace(process_seconds=10, reconcile_seconds=30)
-# A process run lasts until the next one starts, and looks every second: people are watching.
+SCHEDULES = Schedules(process_seconds=10, reconcile_seconds=30)
+# A tick lasts until the next one starts, and looks for due tasks every second: people are watching.
 SETTINGS = {"WINDOW_SECONDS": "9", "IDLE_SECONDS": "9", "TICK_SECONDS": "1"}
 
 
 def demo(console: Console, log: TextIO) -> list[str]:
-    """The demo; what went wrong."""
+    """Runs the demo; returns what went wrong."""
     console.print("[bold]Meanwhile[/]: starting Redis, DynamoDB, the third party and the gateway …")
     started = time.monotonic()
-    with Stack(settings=SETTINGS, pace=PACE, log=log, seed=SEED) as stack:
+    with Stack(settings=SETTINGS, schedules=SCHEDULES, log=log, seed=SEED) as stack:
         console.print(f"up after {time.monotonic() - started:.1f} s; the schedule fires now and every 10 s\n")
         requests = plan()
         pool = ThreadPoolExecutor(CLIENTS)
@@ -47,7 +47,7 @@ def demo(console: Console, log: TextIO) -> list[str]:
 
 
 def _watch(console: Console, stack: Stack, calls: "list[Future[Asked]]", tasks: int) -> None:
-    """Shows what goes on until every task is completed and settled, or the time is over."""
+    """Shows what happens until every task is completed and settled, or the time is over."""
     deadline = time.monotonic() + SECONDS
     with Watch(console, len(calls), tasks) as watch:
         while True:

@@ -65,15 +65,15 @@ def _data_is_whole(stack: Stack, _first: Sequence[Asked], _again: Sequence[Asked
 
 
 def _asked_no_more_than_needed(stack: Stack, first: Sequence[Asked], _again: Sequence[Asked]) -> list[str]:
-    """An example job takes a known number of asks; of the coins exactly the last shows heads."""
+    """An example job takes a known number of attempts; of the coins exactly the last shows heads."""
     calls = stack.third_party.calls
     found = []
     for provider, name in sorted({(asked.request.provider, asked.request.name) for asked in first}):
         statuses = [call.status for call in calls if (call.path, call.name) == (f"/{provider}", name)]
-        if provider == "example" and len(statuses) != stack.third_party.asks(name):
-            found.append(f"{name} was asked {len(statuses)} times instead of {stack.third_party.asks(name)}")
+        if provider == "example" and len(statuses) != stack.third_party.attempts(name):
+            found.append(f"{name} was asked {len(statuses)} times instead of {stack.third_party.attempts(name)}")
         if provider == "coin" and (statuses.count(HTTP_OK), statuses[-1:]) != (1, [HTTP_OK]):
-            found.append(f"the coin {name} came down as {statuses}")
+            found.append(f"the coin {name} was answered {statuses}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the demo asks for: tasks of both providers by both routes, and duplicates, some of them at the same moment."""
+"""The requests of the demo: tasks of both providers by both routes, and duplicates, some of them at the same time."""
 
 import time
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ AGAIN_LATER = ("acme", "duff", "wonka", "東京商会")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request for a task; `by_query` is the short form, `GET /?task-name=NAME`."""
+    """One request for a task: `by_query` as `GET /?task-name=NAME`, else as `POST /tasks`."""
 
     provider: str
     name: str
@@ -52,7 +52,7 @@ def plan() -> list[Request]:
 
 
 def send(url: str, request: Request) -> Asked:
-    """Sends it; any answer is an answer."""
+    """Sends it; whatever the status, the answer is returned."""
     began = time.monotonic()
     if request.by_query:
         answer = requests.get(f"{url}/", {"task-name": request.name}, timeout=30)

@@ -1,4 +1,4 @@
-"""What the demo shows: how far things are while they go on, and the table at the end."""
+"""What the demo shows: the progress while it runs, and the table at the end."""
 
 import json
 import time
@@ -24,13 +24,13 @@ LINE_SECONDS = 2.0  # between two lines where there is no terminal
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How far things are."""
+    """The progress at one moment."""
 
     answered: int
     completed: int
     waiting: int
     processing: int
-    asks: int
+    attempts: int
 
     @property
     def queued(self) -> int:
@@ -38,7 +38,7 @@ class Seen:
         return self.waiting + self.processing
 
     def __str__(self) -> str:
-        return f"{self.waiting} waiting, {self.processing} in process, {self.asks} asks"
+        return f"{self.waiting} waiting, {self.processing} in process, {self.attempts} attempts"
 
 
 def items(stack: Stack) -> list[dict[str, Any]]:
@@ -48,7 +48,7 @@ def items(stack: Stack) -> list[dict[str, Any]]:
 
 
 def look(stack: Stack, answered: int) -> Seen:
-    """How far things are now."""
+    """The progress now."""
     completed = sum(item["status"]["S"] == "completed" for item in items(stack))
     with redis.Redis.from_url(stack.redis.url) as client:
         queues = [f"{{queue:{provider}}}" for provider in PROVIDERS]
@@ -58,7 +58,7 @@ def look(stack: Stack, answered: int) -> Seen:
 
 
 class Watch:
-    """Two bars and a line that follow what goes on; plain lines now and then where there is no terminal."""
+    """Two bars and a line that show the progress; without a terminal a plain line every two seconds."""
 
     def __init__(self, console: Console, requests: int, tasks: int) -> None:
         self._console = console
@@ -94,7 +94,7 @@ class Watch:
 
 
 def result_table(stack: Stack, answers: Sequence[Asked], width: int) -> Table:
-    """One row a task, for a terminal of this width: how it was answered at first, and what has become of it."""
+    """One row for each task, for a terminal of this width: its first answer, and how it ended."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1))
     table.add_column("task", no_wrap=True, min_width=20)
     table.add_column("first answer", no_wrap=True, min_width=15)
@@ -103,17 +103,17 @@ def result_table(stack: Stack, answers: Sequence[Asked], width: int) -> Table:
     table.add_column("took", justify="right", min_width=6)
     table.add_column("stored data", no_wrap=True, overflow="ellipsis", width=max(12, width - 75))
     stored = {item["task_id"]["S"]: item for item in items(stack)}
-    asks = Counter(f"{call.path[1:]}/{call.name}" for call in stack.third_party.calls)
+    attempts = Counter(f"{call.path[1:]}/{call.name}" for call in stack.third_party.calls)
     sent = Counter(asked.request.task_id for asked in answers)
     for task_id, asked in first_answers(answers).items():
         item = stored.get(task_id, {})
-        polls = str(max(0, asks[task_id] - 1))
+        polls = str(max(0, attempts[task_id] - 1))
         table.add_row(task_id, _first(asked), str(sent[task_id]), polls, _duration(item), _data(item))
     return table
 
 
 def first_answers(answers: Sequence[Asked]) -> dict[str, Asked]:
-    """The answer that began each task: the one that is no duplicate's."""
+    """The answer that began each task: the one that is not marked as a duplicate's."""
     firsts: dict[str, Asked] = {}
     for asked in answers:
         known = firsts.get(asked.request.task_id)

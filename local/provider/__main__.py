@@ -8,9 +8,11 @@ python -m local.provider replay VECTORS…   whole conversations against the rea
 import argparse
 import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from local.output import until_unread
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_check(chosen: argparse.Namespace, settings: Settings) -> int:
     """Check files."""
-    reports = [check(path, settings) for path in _files(chosen.files, provider_files, "provider file")]
+    reports = [check(path, settings) for path in _files(chosen.files, provider_files, "provider file", "conversations")]
     for report in reports:
         print("\n".join(report.lines()))
     return 1 if any(report.faults for report in reports) else 0
@@ -53,8 +55,8 @@ def run_check(chosen: argparse.Namespace, settings: Settings) -> int:
 def run_try(chosen: argparse.Namespace, settings: Settings) -> int:
     """Try a file."""
     input_, record = _input(chosen.input), chosen.record
-    if record and not record.name.endswith(CONVERSATIONS):
-        raise CallError(f"--record: {record} is not named NAME{CONVERSATIONS}")
+    if record and not (record.name.endswith(CONVERSATIONS) and record.parent.is_dir()):
+        raise CallError(f"--record: {record} is not NAME{CONVERSATIONS} in a directory that exists")
     report = check(chosen.file, settings)
     if report.faults:
         print("\n".join(report.lines()))
@@ -85,7 +87,8 @@ def run_try(chosen: argparse.Namespace, settings: Settings) -> int:
 def run_replay(chosen: argparse.Namespace, _: Settings) -> int:
     """Replay conversations."""
     passed = failed = 0
-    for path in _files(chosen.files, conversation_files, f"NAME{CONVERSATIONS}"):
+    named = f"NAME{CONVERSATIONS}"
+    for path in _files(chosen.files, conversation_files, named, f"not named {named}"):
         try:
             for conversation in conversations(path):
                 difference = conversation.difference()
@@ -98,7 +101,7 @@ def run_replay(chosen: argparse.Namespace, _: Settings) -> int:
     return 1 if failed else 0
 
 
-def _files(paths: Sequence[Path], chosen: Callable[[Path], list[Path]], kind: str) -> Iterator[Path]:
+def _files(paths: Sequence[Path], chosen: Callable[[Path], list[Path]], kind: str, others: str) -> Iterator[Path]:
     """The files, and of directories those that are chosen; says which other *.json files there are."""
     for path in paths:
         if not path.is_dir():
@@ -108,7 +111,7 @@ def _files(paths: Sequence[Path], chosen: Callable[[Path], list[Path]], kind: st
         if not taken:
             raise CallError(f"{path}: has no {kind}")
         if skipped := sorted({file.name for file in path.glob("*.json")} - {file.name for file in taken}):
-            print(f"{path}: skipped, no {kind}: {', '.join(skipped)}")
+            print(f"{path}: skipped, {others}: {', '.join(skipped)}")
         yield from taken
 
 
@@ -120,6 +123,13 @@ def _input(text: str) -> dict[str, Json]:
     if not isinstance(value, dict):
         raise CallError("--input: must be a JSON object, such as '{\"id\": 7}'")
     return value
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (seconds := float(text)) < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
 
 
 def _quietly(read: ReadSecret) -> ReadSecret:
@@ -175,8 +185,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("file", type=Path, metavar="FILE", help="a provider file")
     one.add_argument("--input", default="{}", metavar="JSON", help="the task's input, an object (default {})")
     one.add_argument("--name", default="try", help="the task's name (default try)")
-    one.add_argument("--seconds", type=float, help="the longest that an attempt may take (default ATTEMPT_SECONDS)")
-    one.add_argument("--max-wait", type=float, metavar="SECONDS", help="wait no longer than this between attempts")
+    one.add_argument("--seconds", type=_seconds, help="the longest that an attempt may take (default ATTEMPT_SECONDS)")
+    one.add_argument("--max-wait", type=_seconds, metavar="SECONDS", help="wait no longer than this between attempts")
     one.add_argument("--record", type=Path, metavar="VECTORS", help="write the conversation, masked, for replay")
     about = "replay conversations against the real client"
     one = command("replay", run_replay, about, "acme.vectors.json", "a conversation differs, or a file cannot be read")

@@ -5,12 +5,13 @@ from typing import Any
 from typing_extensions import override
 
 from local.provider.replay import described
-from local.provider.script import TRANSPORT_ERRORS
+from local.provider.script import TRANSPORT_ERRORS, token_urls
 from local.provider.wiretap import Listener
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
 from shared.outcome import Outcome
 from shared.provider.credentials.mask import Mask
+from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.transport import url_of
 from shared.record import Record
@@ -34,10 +35,10 @@ PASSING = frozenset(
 class Recorder(Listener):
     """One conversation. Of token requests only those that failed are written: replay answers the others by itself."""
 
-    def __init__(self, mask: Mask, token_urls: frozenset[str]) -> None:
+    def __init__(self, mask: Mask, rules: Rules) -> None:
         self.steps: list[dict[str, Any]] = []
         self._mask = mask
-        self._token_urls = token_urls
+        self._token_urls = token_urls(rules)
         self._exchanges: list[dict[str, Any]] = []
         self._request: dict[str, Any] = {}
         self._is_for_token = False

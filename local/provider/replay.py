@@ -40,9 +40,25 @@ class Conversation:
         if lacking := list(_lacking(self.vector)):
             return f"it lacks {', '.join(lacking)}"
         try:
-            return replay(self.vector)
+            rules = without_jitter(Rules.from_json(self.vector["config"]))
         except ProviderFileError as error:
             return f"its config is faulty: {error}"
+        script, start = Script(rules), round(self.vector["start_epoch"] * 1000)
+        task = Task(self.vector.get("config_name", "vector"), self.vector.get("task_name", "task-1"))
+        record = Record(generation=1, created_at=start, input=self.vector.get("input", {}))
+        ended = False
+        with script.provider() as provider:
+            for i, step in enumerate(self.vector["steps"]):
+                if ended:
+                    return f"step {i} at {step['at']} s: it goes on after its end"
+                now = start + round(step["at"] * 1000)
+                script.now_seconds, script.exchanges = now / 1000, list(step["exchanges"])
+                finding = provider.attempt(task, record, now=now, seconds=ATTEMPT_SECONDS)
+                record = Record.from_text(finding.record.to_text())  # as Redis would have it
+                if difference := script.difference() or compared(step["expect"], finding.outcome, record):
+                    return f"step {i} at {step['at']} s: {difference}"
+                ended = isinstance(finding.outcome, Completed | Failed)
+        return None
 
 
 def conversations(path: Path) -> list[Conversation]:
@@ -74,29 +90,6 @@ def fixture(*paths: Path) -> Callable[..., Any]:
         return chosen
 
     return conversation
-
-
-def replay(vector: Mapping[str, Any]) -> str | None:
-    """Replay one vector: None if all went as it says, else the first difference. Raises ProviderFileError."""
-    rules = without_jitter(Rules.from_json(vector["config"]))
-    script = Script(rules)
-    task = Task(vector.get("config_name", "vector"), vector.get("task_name", "task-1"))
-    start = round(vector["start_epoch"] * 1000)
-    record = Record(generation=1, created_at=start, input=vector.get("input", {}))
-    ended = False
-    with script.provider() as provider:
-        for i, step in enumerate(vector["steps"]):
-            if ended:
-                return f"step {i} at {step['at']} s: it goes on after its end"
-            now = start + round(step["at"] * 1000)
-            script.now_seconds, script.exchanges = now / 1000, list(step["exchanges"])
-            finding = provider.attempt(task, record, now=now, seconds=ATTEMPT_SECONDS)
-            record = Record.from_text(finding.record.to_text())  # as Redis would have it
-            difference = script.difference() or compared(step["expect"], finding.outcome, record)
-            if difference:
-                return f"step {i} at {step['at']} s: {difference}"
-            ended = isinstance(finding.outcome, Completed | Failed)
-    return None
 
 
 def described(outcome: Outcome, record: Record) -> dict[str, Json]:

@@ -52,7 +52,7 @@ class Script:
     def answer(self, request: Request) -> Reply | OSError:
         """What the script answers. A token endpoint answers by itself where the script does not mention it."""
         expected = self.exchanges[0]["request"].get("url") if self.exchanges else None
-        if request.url != expected and request.url in self._token_urls():
+        if request.url != expected and request.url in token_urls(self.rules):
             self.tokens.append(f"token-{len(self.tokens) + 1}")
             return 200, {}, json.dumps({"access_token": self.tokens[-1], "expires_in": 3600}).encode()
         if not self.exchanges:
@@ -68,9 +68,6 @@ class Script:
         content = response.get("body", "")
         text = content if isinstance(content, str) else json.dumps(content)
         return response["statusCode"], response.get("headers", {}), text.encode()
-
-    def _token_urls(self) -> list[str]:
-        return [scheme.token_url for scheme in self.rules.security if isinstance(scheme, OAuth2)]
 
     def _faults(self, wanted: Mapping[str, Any], request: Request) -> Iterator[str]:
         said = f"{request.method} {self._without_keys(request.url)}"
@@ -97,6 +94,11 @@ class Script:
         base, _, query = url.partition("?")
         kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in names]
         return f"{base}?{'&'.join(kept)}" if kept else base
+
+
+def token_urls(rules: Rules) -> frozenset[str]:
+    """Where the file's tokens are fetched."""
+    return frozenset(scheme.token_url for scheme in rules.security if isinstance(scheme, OAuth2))
 
 
 def _unusable(error: str) -> Reply | OSError:

@@ -48,8 +48,7 @@ class Trial:
         self._mask = Mask()
         self._names = Mask(self._mask)
         self._references = [one.client_secret if isinstance(one, OAuth2) else one.secret for one in rules.security]
-        token_urls = frozenset(one.token_url for one in rules.security if isinstance(one, OAuth2))
-        self._recorder = Recorder(self._names, token_urls)
+        self._recorder = Recorder(self._names, rules)
         self._witness = Witness(around.say, self._mask, rules)
         listeners = (self._witness, self._recorder)
         transport = Wiretap(listeners)

@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from local.provider.explain import MEANS, span
 from local.provider.recorder import PASSING
+from local.provider.script import token_urls
 from local.provider.wiretap import Listener
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
@@ -15,7 +16,6 @@ from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider.credentials.mask import Mask
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.rules import Rules
-from shared.provider.language.security import OAuth2
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.transport import url_of
 from shared.reasons import Reason
@@ -31,7 +31,7 @@ class Witness(Listener):
         self._say = say
         self._mask = mask
         self._rules = rules
-        self._token_urls = {one.token_url for one in rules.security if isinstance(one, OAuth2)}
+        self._token_urls = token_urls(rules)
         self._envelope: dict[str, Json] | None = None
         self._fetches_token = False
         self._unjudged: Reply | None = None

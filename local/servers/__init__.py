@@ -1,1 +1,1 @@
-"""Servers on this machine: Redis, DynamoDB, the other company, and a relay for containers."""
+"""Servers on this machine: Redis, DynamoDB, the third party, and a relay for containers."""

@@ -42,7 +42,7 @@ def create_table(client: "DynamoDBClient", name: str = TABLE_NAME) -> None:
 
 
 class DynamoDB(Running):
-    """The server with an empty table in it; a context manager. `port` 0 takes a free one."""
+    """The server with an empty table; a context manager. `port` 0 takes a free one."""
 
     def __init__(self, port: int = 0) -> None:
         self.port = port
@@ -51,7 +51,7 @@ class DynamoDB(Running):
 
     @property
     def url(self) -> str:
-        """What AWS_ENDPOINT_URL_DYNAMODB and AWS_ENDPOINT_URL_S3 are to be."""
+        """The value for AWS_ENDPOINT_URL_DYNAMODB and AWS_ENDPOINT_URL_S3."""
         return f"http://127.0.0.1:{self.port}"
 
     def client(self) -> "DynamoDBClient":

@@ -1,4 +1,4 @@
-"""The process that is DynamoDB and S3 here: moto's server, for one request at a time, until its input is closed."""
+"""The process behind the local DynamoDB and S3: moto's server, for one request at a time, until its input is closed."""
 
 import logging
 import sys
@@ -26,7 +26,7 @@ class OneAtATime:
 
 
 def main(port: int) -> None:
-    """Says its port, then serves until the other end of its input is closed."""
+    """Prints its port, then serves until the other end of its input is closed."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     application = OneAtATime(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)

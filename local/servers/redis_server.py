@@ -41,7 +41,7 @@ class RedisServer(Running):
 
     @property
     def url(self) -> str:
-        """What REDIS_URL is to be."""
+        """The value for REDIS_URL."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
@@ -56,14 +56,14 @@ class RedisServer(Running):
                 raise RuntimeError(f"{self.binary} did not start on port {self.port}:\n{self._log_tail()}")
 
     def kill(self) -> None:
-        """Ends it at once, as a crash would; its data is gone."""
+        """Ends it at once, as a crash would; its data are lost."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def restart(self) -> None:
-        """Starts it again on the same port, empty; kills it first where it still runs."""
+        """Starts it again on the same port, empty; kills it first if it still runs."""
         self.kill()
         if not self._launch():
             raise RuntimeError(f"{self.binary} did not start again on port {self.port}:\n{self._log_tail()}")
@@ -129,7 +129,7 @@ def free_port() -> int:
 def is_free(port: int) -> bool:
     """Whether a server could listen on this loopback port now."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port at rest is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port just closed is free
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

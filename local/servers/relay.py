@@ -1,8 +1,8 @@
-"""Lets containers reach the local stack while a command runs: listens on Docker's bridge, passes on to loopback.
+"""Lets containers reach the local stack while a command runs: passes connections from Docker's bridge to loopback.
 
     python -m local.servers.relay 9001 9003 9004 -- sam local invoke …
 
-Where Docker runs in a virtual machine (Docker Desktop) there is no such bridge here, and it passes on by itself.
+Docker Desktop, which runs Docker in a virtual machine, has no such bridge and needs no relay.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ async def run(address: str | None, ports: Sequence[int], command: Sequence[str])
 
 
 async def relay(address: str, port: int) -> asyncio.Server:
-    """Passes connections to that address on to loopback; cuts them off while nothing listens there."""
+    """Passes connections at that address to loopback; closes them at once while nothing listens there."""
 
     async def serve(reader: StreamReader, writer: StreamWriter) -> None:
         try:
@@ -48,7 +48,7 @@ def bridge() -> str | None:
     """This machine's address on Docker's bridge, if it has one."""
     if sys.platform != "linux":
         return None
-    import fcntl  # noqa: PLC0415 (not everywhere)
+    import fcntl  # noqa: PLC0415 (only on some systems)
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:

@@ -1,11 +1,11 @@
-"""The simulated third party: another company's slow API, on port 9001. It knows nothing of ours.
+"""The simulated third party: another company's slow API, on port 9001. It knows nothing of Meanwhile.
 
-GET /example?task-name=NAME  starts a job and answers at once with what is known; whole only when asked again
-                             (&callback=URL: and calls back with the whole after a while, signed where it has a key)
-GET /coin?task-name=NAME     thinks for a while (3 seconds), then tosses a coin: 200 with the data, or 300
+GET /example?task-name=NAME  starts a job and answers at once with partial data; the whole comes only on later requests
+                             (&callback=URL: also posts the whole data there after a while, signed if it has a key)
+GET /coin?task-name=NAME     waits for 3 seconds, then tosses a coin: 200 with the data, or 300
 GET /log                     the calls it has had, oldest first
 
-With a seed, each name meets the same fate in every run, whatever the order in which requests arrive.
+With a seed, each name gets the same answers in every run, whatever the order in which requests arrive.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from weakref import WeakSet
 from typing_extensions import override
 
 CITIES = ("Aarhus", "Bergen", "Cádiz", "Delft", "Évora", "Ghent", "Kraków", "Łódź", "Malmö", "Zürich")
-STUMBLE = 0.25  # how often an example job has one bad moment, answered 500
+FAILING = 0.25  # the share of example jobs of which one request is answered 500
 
 Data = dict[str, object]
 Answer = tuple[int, dict[str, object]]
@@ -45,12 +45,12 @@ class Call:
 
 
 class Job:
-    """What fate holds for one name, and how often it was asked after."""
+    """How many requests the job of one name takes, which of them fails, and how many there were."""
 
     def __init__(self, random: Random) -> None:
         self.asked = 0
-        self.asks = random.randint(2, 4)
-        self.stumbles_at = random.randint(2, self.asks) if random.random() < STUMBLE else None
+        self.attempts = random.randint(2, 4)
+        self.fails_at = random.randint(2, self.attempts) if random.random() < FAILING else None
 
 
 class ThirdParty:
@@ -81,7 +81,7 @@ class ThirdParty:
             return list(self.log)
 
     def whole(self, name: str) -> Data:
-        """The data that a completed answer about this name holds (of a seeded third party, or a name it has met)."""
+        """The data that a completed answer about this name holds."""
         random = Random(f"{self.seed}/{name}/data")
         return {
             "name": name,
@@ -91,20 +91,20 @@ class ThirdParty:
             "offices": [{"floor": random.randint(0, 9), "open": random.choice((True, False))} for _ in range(2)],
         }
 
-    def asks(self, name: str) -> int:
-        """How often an /example job about this name is to be asked until it is completed (of a seeded third party)."""
+    def attempts(self, name: str) -> int:
+        """How many requests an /example job of this name takes until it is completed. Only with a seed."""
         job = Job(self._random(f"{name}/job"))
-        return job.asks + (job.stumbles_at is not None)
+        return job.attempts + (job.fails_at is not None)
 
     def example(self, name: str) -> Answer:
-        """One ask about a job: partial data, fuller each time, perhaps one 500, then the whole."""
+        """One request about a job: partial data, more each time, perhaps one 500, then the whole."""
         with self.lock:
             job = self._jobs.setdefault(name, Job(self._random(f"{name}/job")))
             job.asked += 1
-            if job.asked == job.stumbles_at:
-                job.stumbles_at, job.asked = None, job.asked - 1
-                return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "a bad moment, ask again"}
-            asked, done = job.asked, job.asked >= job.asks
+            if job.asked == job.fails_at:
+                job.fails_at, job.asked = None, job.asked - 1
+                return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "a temporary error, try again"}
+            asked, done = job.asked, job.asked >= job.attempts
         whole = self.whole(name)
         if done:
             return HTTPStatus.OK, {"data": whole, "status": "completed"}
@@ -112,7 +112,7 @@ class ThirdParty:
         return HTTPStatus.OK, {"data": partial, "status": "async processing in progress"}
 
     def call_back(self, url: str, name: str) -> None:
-        """Post the whole to a URL, after answer_seconds; once, and nobody hears of a failure: one may ask, too."""
+        """Post the whole data to a URL after answer_seconds, once. A failure is ignored: the client can poll."""
         if self.closing.wait(self.answer_seconds):
             return
         body = json.dumps({"data": self.whole(name), "status": "completed"}, ensure_ascii=False).encode()
@@ -166,7 +166,7 @@ class _Server(ThreadingHTTPServer):
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is no news."""
+        """A client that closes its connection is no error."""
 
     @override
     def server_close(self) -> None:
@@ -212,14 +212,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     @override
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Quiet: /log tells."""
+        """Nothing: /log has it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serves until Ctrl-C."""
     parser = argparse.ArgumentParser(description="The simulated third party.")
     parser.add_argument("--port", type=int, default=9001)
-    parser.add_argument("--seed", type=int, help="the same fates in every run")
+    parser.add_argument("--seed", type=int, help="the same answers in every run")
     chosen = parser.parse_args(arguments)
     with suppress(KeyboardInterrupt), ThirdParty(chosen.port, chosen.seed) as party:
         print(f"third party at {party.url}", flush=True)

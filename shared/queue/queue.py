@@ -63,9 +63,9 @@ class Queue:
         self._client = client
         self._prefix = prefix
         prelude = (_SCRIPTS / "prelude.lua").read_text()
-        verbs = ("add", "claim", "complete", "release", "bury", "forget", "end", "hasten", "look", "strays")
+        verbs = [path for path in _SCRIPTS.glob("*.lua") if path.stem != "prelude"]
         self._scripts: dict[str, Script] = {
-            verb: client.register_script(prelude + (_SCRIPTS / f"{verb}.lua").read_text()) for verb in verbs
+            path.stem: client.register_script(prelude + path.read_text()) for path in verbs
         }
 
     def add(

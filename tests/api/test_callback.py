@@ -7,7 +7,8 @@ import hmac
 import json
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,8 @@ from shared.work.worker import Worker
 from tests.conftest import TABLE
 from tests.support.api_events import Context, Event, http, rest, sample
 from tests.support.asking import Secrets, submitted
-from tests.support.clock import Clock
+from tests.support.backend import Backend
 from tests.support.doubles import MemoryQueue
-from tests.support.keys import Bench
 from tests.support.parts import parts_of
 from tests.support.simulator import JOB, Simulator, pending, provider_at
 
@@ -42,19 +42,8 @@ WHOLE = {"rating": 4.5}
 
 
 @pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
-
-
-@pytest.fixture
 def secrets() -> Secrets:
     return Secrets({"env:KEY": "ours", "env:HOOK": "theirs"})
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        yield simulator
 
 
 @pytest.fixture
@@ -62,18 +51,20 @@ def urls(secrets: Secrets) -> CallbackUrls:
     return CallbackUrls(BASE, "env:KEY", secrets)
 
 
-class Hook:
+@dataclass(repr=False)
+class Hook(Backend):
     """A task that waits with a job, and a provider that calls back."""
 
-    def __init__(self, store: Store, queue: Queue, clock: Clock, secrets: Secrets, urls: CallbackUrls) -> None:
-        self.store, self.queue, self.clock, self.secrets, self.urls = store, queue, clock, secrets, urls
+    secrets: Secrets
+    urls: CallbackUrls
+    generation: int = 0
+
+    def __post_init__(self) -> None:
         self.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED})
-        self.generation = 0
 
     def wait(self, due_seconds: float = 60, **known: Any) -> Item:
         """The task is pending, submitted, and waits for its next poll."""
-        item = self.store.begin(TASK, None, {}, self.clock())
-        assert item
+        item = self.begin(TASK)
         self.generation = item.generation
         record = submitted(generation=item.generation, submitted_at=self.clock(), **known)
         self.store.save(TASK, record, self.clock())
@@ -102,20 +93,17 @@ class Hook:
         return Receiver(parts, Worker(parts), self.urls, self.secrets)
 
     def item(self) -> Item:
-        item = self.store.get(TASK, self.clock())
-        assert item
-        return item
+        return self.item_of(TASK)
+
+    def place(self) -> tuple[str, bool]:
+        """Where the one task is, and whether it is due."""
+        ((name, (where, _)),) = self.state().items()
+        return where, 0 < (self.bench.score(name) or 0) <= self.bench.keys.now()
 
 
 @pytest.fixture
-def hook(store: Store, queue: Queue, clock: Clock, secrets: Secrets, urls: CallbackUrls) -> Hook:
-    return Hook(store, queue, clock, secrets, urls)
-
-
-def place(bench: Bench) -> tuple[str, bool]:
-    """Where the one task is, and whether it is due."""
-    ((name, (where, _)),) = bench.state().items()
-    return where, 0 < (bench.score(name) or 0) <= bench.keys.now()
+def hook(backend: Backend, secrets: Secrets, urls: CallbackUrls) -> Hook:
+    return Hook(**vars(backend), secrets=secrets, urls=urls)
 
 
 RECEIVED = {"status": "received"}
@@ -124,11 +112,11 @@ DUE, LATER = ("waiting", True), ("waiting", False)
 # --- signed payloads
 
 
-def test_a_signed_success_ends_the_task_and_redis_forgets_it(hook: Hook, bench: Bench) -> None:
+def test_a_signed_success_ends_the_task_and_redis_forgets_it(hook: Hook) -> None:
     hook.wait()
     assert hook.call({"status": "completed", "data": WHOLE}).body == RECEIVED
     assert (hook.item().status, hook.item().data) == ("completed", WHOLE)
-    assert bench.state() == {}
+    assert hook.state() == {}
 
 
 RESULT: dict[str, Any] = {
@@ -141,12 +129,12 @@ RESULT: dict[str, Any] = {
 
 @pytest.mark.parametrize("outputs", [{"id": "j"}, None], ids=["the job is known", "it is not"])
 def test_where_a_result_is_to_be_fetched_the_news_is_kept_and_the_worker_does_the_rest(
-    hook: Hook, bench: Bench, simulator: Simulator, outputs: Any
+    hook: Hook, simulator: Simulator, outputs: Any
 ) -> None:
     hook.provider = simulator.provider(JOB | RESULT)
     hook.wait(outputs=outputs)
     assert hook.call({"status": "completed", "link": "r"}).body == RECEIVED
-    assert (hook.item().status, place(bench), simulator.calls()) == ("pending", DUE, [])
+    assert (hook.item().status, hook.place(), simulator.calls()) == ("pending", DUE, [])
     assert hook.item().outputs == (outputs and outputs | {"link": "r"})
     kept = hook.item()
     hook.clock.advance(5)
@@ -172,7 +160,7 @@ def test_a_provider_is_never_asked_by_a_callback_not_even_to_cancel(
     assert (hook.item().status, hook.item().data, simulator.calls()) == ("cancelled", None, [])
 
 
-def test_a_signed_failure_makes_a_dead_letter_at_once(hook: Hook, bench: Bench) -> None:
+def test_a_signed_failure_makes_a_dead_letter_at_once(hook: Hook) -> None:
     hook.wait()
     hook.call({"status": "refused", "error": "no such customer"})
     item = hook.item()
@@ -180,7 +168,7 @@ def test_a_signed_failure_makes_a_dead_letter_at_once(hook: Hook, bench: Bench) 
         "failed",
         {"reason": "upstream", "error": "no such customer", "refused": False},
     )
-    assert bench.state() == {TASK.name: ("dead", hook.generation)}
+    assert hook.state() == {TASK.name: ("dead", hook.generation)}
 
 
 @pytest.mark.promise("callbacks", "a callback that ends a task during an attempt wins, and the worker finds that out")
@@ -190,42 +178,42 @@ def test_a_signed_failure_makes_a_dead_letter_at_once(hook: Hook, bench: Bench) 
     ids=["success", "failure"],
 )
 def test_a_task_that_ends_while_it_is_asked_about_keeps_its_place_until_then_and_is_not_asked_about_again(
-    hook: Hook, bench: Bench, queue: Queue, payload: Any, left: Any
+    hook: Hook, payload: Any, left: Any
 ) -> None:
     hook.wait(due_seconds=0)
     limits = Limits(parallel=1)
-    (claimed,) = queue.claim("example", limit=1, lease_seconds=30, token="w", limits=limits).tasks
-    bench.seed("next")
+    (claimed,) = hook.queue.claim("example", limit=1, lease_seconds=30, token="w", limits=limits).tasks
+    hook.bench.seed("next")
     hook.call(payload)
-    assert queue.claim("example", limit=1, lease_seconds=30, token="v", limits=limits).tasks == ()
-    assert queue.release([Release(claimed.hold, 0, claimed.record)]) == [False]
-    (following,) = queue.claim("example", limit=2, lease_seconds=30, token="v", limits=limits).tasks
+    assert hook.queue.claim("example", limit=1, lease_seconds=30, token="v", limits=limits).tasks == ()
+    assert hook.queue.release([Release(claimed.hold, 0, claimed.record)]) == [False]
+    (following,) = hook.queue.claim("example", limit=2, lease_seconds=30, token="v", limits=limits).tasks
     assert following.hold.task.name == "next"
-    assert {name: where for name, (where, _) in bench.state().items()} == left | {"next": "processing"}
+    assert {name: where for name, (where, _) in hook.state().items()} == left | {"next": "processing"}
 
 
 @pytest.mark.parametrize(
     ("payload", "verb"), [({"status": "completed", "data": WHOLE}, "forget"), ({"status": "refused"}, "bury")]
 )
 def test_whoever_claims_what_has_ended_under_a_worker_that_died_ends_it_without_asking(
-    hook: Hook, bench: Bench, queue: Queue, simulator: Simulator, payload: Any, verb: str
+    hook: Hook, simulator: Simulator, payload: Any, verb: str
 ) -> None:
     hook.provider = simulator.provider(JOB | {"callback": SIGNED})
     hook.wait(due_seconds=0)
-    queue.claim("example", limit=1, lease_seconds=30, token="w")
+    hook.queue.claim("example", limit=1, lease_seconds=30, token="w")
     hook.call(payload)
-    bench.rewind(31)
-    (claimed,) = queue.claim("example", limit=1, lease_seconds=30, token="v", suspect=True).tasks
+    hook.bench.rewind(31)
+    (claimed,) = hook.queue.claim("example", limit=1, lease_seconds=30, token="v", suspect=True).tasks
     assert hook.receiver().worker.work(claimed, 1).verb == verb
     assert simulator.calls() == []
 
 
-def test_a_signed_pending_payload_is_kept_and_does_not_move_the_task(hook: Hook, bench: Bench) -> None:
+def test_a_signed_pending_payload_is_kept_and_does_not_move_the_task(hook: Hook) -> None:
     hook.provider = provider_at("http://127.0.0.1:1", JOB | {"partial": "body.data", "callback": SIGNED})
     hook.wait()
     hook.call({"status": "async processing in progress", "data": {"rating": 4}})
     item = hook.item()
-    assert (item.status, item.partial, item.outputs, place(bench)) == ("pending", {"rating": 4}, {"id": "j"}, LATER)
+    assert (item.status, item.partial, item.outputs, hook.place()) == ("pending", {"rating": 4}, {"id": "j"}, LATER)
 
 
 def test_a_pending_payload_before_the_job_is_known_makes_no_job(hook: Hook) -> None:
@@ -234,22 +222,22 @@ def test_a_pending_payload_before_the_job_is_known_makes_no_job(hook: Hook) -> N
     assert (hook.item().status, hook.item().outputs) == ("pending", None)
 
 
-def test_a_pending_payload_that_is_too_large_changes_nothing(hook: Hook, bench: Bench) -> None:
+def test_a_pending_payload_that_is_too_large_changes_nothing(hook: Hook) -> None:
     hook.wait()
     noise = base64.b64encode(random.Random(1).randbytes(72_000)).decode()
     assert hook.call({"status": "async processing in progress", "data": noise}).body == RECEIVED
-    assert (hook.item().status, place(bench)) == ("pending", LATER)
+    assert (hook.item().status, hook.place()) == ("pending", LATER)
 
 
 @pytest.mark.parametrize(
     "payload", [b"<html>", b'{"status": "lost"}', b'{"status": "again"}'], ids=["no JSON", "resubmit", "retry"]
 )
-def test_what_only_asking_can_tell_makes_the_task_due(hook: Hook, bench: Bench, payload: bytes) -> None:
+def test_what_only_asking_can_tell_makes_the_task_due(hook: Hook, payload: bytes) -> None:
     acceptors = [*JOB["acceptors"], {"state": "retry", "expected": "again"}]
     hook.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED, "acceptors": acceptors})
     before = hook.wait()
     hook.call(payload)
-    assert (hook.item(), place(bench)) == (before, DUE)
+    assert (hook.item(), hook.place()) == (before, DUE)
 
 
 PAYLOADS: list[dict[str, Any]] = [
@@ -262,21 +250,21 @@ PAYLOADS: list[dict[str, Any]] = [
 @pytest.mark.promise("callbacks", "a callback about a lost job stores nothing of the job that followed")
 @pytest.mark.parametrize("payload", PAYLOADS, ids=["success", "failure", "pending"])
 def test_a_signed_payload_about_a_lost_job_stores_nothing_and_makes_the_one_that_followed_due(
-    hook: Hook, bench: Bench, payload: Any
+    hook: Hook, payload: Any
 ) -> None:
     learns = {"poll": JOB["poll"] | {"outputs": {"id": "body.id"}}, "partial": "body.data", "callback": SIGNED}
     hook.provider = provider_at("http://127.0.0.1:1", JOB | learns)
     hook.wait()
     following = hook.lose()
     assert hook.call(payload).body == RECEIVED
-    assert (hook.item(), place(bench)) == (following, DUE)
+    assert (hook.item(), hook.place()) == (following, DUE)
 
 
-def test_the_job_that_followed_a_lost_one_may_end_the_task_by_its_own_url(hook: Hook, bench: Bench) -> None:
+def test_the_job_that_followed_a_lost_one_may_end_the_task_by_its_own_url(hook: Hook) -> None:
     hook.wait()
     hook.lose()
     hook.call({"status": "completed", "data": WHOLE}, about=1)
-    assert (hook.item().status, hook.item().data, bench.state()) == ("completed", WHOLE, {})
+    assert (hook.item().status, hook.item().data, hook.state()) == ("completed", WHOLE, {})
 
 
 # --- unsigned payloads
@@ -285,18 +273,18 @@ def test_the_job_that_followed_a_lost_one_may_end_the_task_by_its_own_url(hook: 
 @pytest.mark.promise(
     "callbacks", "where the file asks for no signature, a payload is not believed: the provider is asked"
 )
-def test_an_unsigned_payload_is_not_believed_and_makes_the_task_due(hook: Hook, bench: Bench) -> None:
+def test_an_unsigned_payload_is_not_believed_and_makes_the_task_due(hook: Hook) -> None:
     hook.provider = provider_at("http://127.0.0.1:1", JOB)
     before = hook.wait()
     assert hook.call({"status": "completed", "data": "forged"}, signed_with=None).body == RECEIVED
-    assert (hook.item(), place(bench)) == (before, DUE)
+    assert (hook.item(), hook.place()) == (before, DUE)
 
 
 @pytest.mark.promise(
     "callbacks", "where the file asks for no signature, a payload is not believed: the provider is asked"
 )
 def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shortest_delay(
-    hook: Hook, bench: Bench, queue: Queue, simulator: Simulator
+    hook: Hook, simulator: Simulator
 ) -> None:
     hook.provider = simulator.provider(JOB)
     shortest = hook.provider.rules.backoff.min_delay
@@ -304,38 +292,38 @@ def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shorte
     attempts = 0
     for _ in range(20):
         hook.call(b"", signed_with=None)
-        for claimed in queue.claim("example", limit=1, lease_seconds=30, token="w").tasks:
+        for claimed in hook.queue.claim("example", limit=1, lease_seconds=30, token="w").tasks:
             attempts += 1
             simulator.say(pending())
             done = hook.receiver().worker.work(claimed, 5)
             assert done.record
-            queue.release([Release(done.hold, 60, done.record.to_text())])
+            hook.queue.release([Release(done.hold, 60, done.record.to_text())])
     assert attempts == 1
-    assert place(bench) == LATER
-    assert (bench.score(TASK.name) or 0) <= bench.keys.now() + shortest * 1000
-    bench.rewind(shortest)
-    assert place(bench) == DUE
+    assert hook.place() == LATER
+    assert (hook.bench.score(TASK.name) or 0) <= hook.bench.keys.now() + shortest * 1000
+    hook.bench.rewind(shortest)
+    assert hook.place() == DUE
 
 
 def test_a_clock_that_was_ahead_at_the_last_attempt_puts_the_task_off_by_no_more_than_the_shortest_delay(
-    hook: Hook, bench: Bench
+    hook: Hook,
 ) -> None:
     hook.provider = provider_at("http://127.0.0.1:1", JOB)
     shortest = hook.provider.rules.backoff.min_delay
     hook.wait(due_seconds=7200, asked_at=hook.clock() + 3_600_000)
     hook.call(b"", signed_with=None)
-    assert place(bench) == LATER
-    bench.rewind(shortest)
-    assert place(bench) == DUE
+    assert hook.place() == LATER
+    hook.bench.rewind(shortest)
+    assert hook.place() == DUE
 
 
-def test_a_task_that_is_worked_on_is_left_to_its_worker(hook: Hook, bench: Bench, queue: Queue) -> None:
+def test_a_task_that_is_worked_on_is_left_to_its_worker(hook: Hook) -> None:
     hook.provider = provider_at("http://127.0.0.1:1", JOB)
     hook.wait(due_seconds=0)
-    queue.claim("example", limit=1, lease_seconds=30, token="w")
-    before = bench.parts()
+    hook.queue.claim("example", limit=1, lease_seconds=30, token="w")
+    before = hook.bench.parts()
     hook.call(b"", signed_with=None)
-    assert bench.parts() == before
+    assert hook.bench.parts() == before
 
 
 # --- forged, late and repeated ones
@@ -348,8 +336,8 @@ def refusal(call: Callable[[], object]) -> tuple[str, str | None]:
 
 
 @pytest.mark.promise("callbacks", "a payload without the signature that the file asks for changes nothing")
-def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook, bench: Bench) -> None:
-    before, parts = hook.wait(), bench.parts()
+def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook) -> None:
+    before, parts = hook.wait(), hook.bench.parts()
     done = {"status": "completed", "data": "forged"}
     token = hook.urls.url(TASK, hook.generation, 0).rpartition("/")[2]
     others = [hook.urls.url(TASK, hook.generation + by, 0).rpartition("/")[2] for by in (-1, 1)]
@@ -367,7 +355,7 @@ def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook
         lambda: request.callback(rest("POST", "/callbacks/example")),
     ]
     assert {refusal(call) for call in calls} == {("there is no such callback", "path")}
-    assert (hook.item(), bench.parts()) == (before, parts)
+    assert (hook.item(), hook.bench.parts()) == (before, parts)
 
 
 def test_without_a_secret_of_our_own_every_token_is_unknown(hook: Hook) -> None:
@@ -421,9 +409,7 @@ def test_without_redis_a_success_is_stored_all_the_same(hook: Hook) -> None:
 
 
 @pytest.mark.promise("callbacks", "a callback that is lost or cannot be taken loses nothing: the task is still polled")
-def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(
-    hook: Hook, monkeypatch: pytest.MonkeyPatch, bench: Bench
-) -> None:
+def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     hook.wait()
     with monkeypatch.context() as patch:
         patch.setattr(Store, "complete", _away)
@@ -433,7 +419,7 @@ def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(
     hook.secrets.values = {}
     with pytest.raises(Unavailable):
         hook.call({"status": "completed", "data": WHOLE})
-    assert (hook.item().status, place(bench)) == ("pending", LATER)
+    assert (hook.item().status, hook.place()) == ("pending", LATER)
 
 
 def _away(*_: Any) -> None:
@@ -511,7 +497,7 @@ def test_the_sample_events_are_understood_and_found_forged(deployed: Any) -> Non
 
 
 def test_a_body_beyond_the_limit_is_not_read_and_makes_the_task_due_if_the_token_is_ours(
-    deployed: Any, hook: Hook, bench: Bench
+    deployed: Any, hook: Hook
 ) -> None:
     before = hook.wait()
     path = hook.urls.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
@@ -519,10 +505,10 @@ def test_a_body_beyond_the_limit_is_not_read_and_makes_the_task_due_if_the_token
     answers = [deployed(rest("POST", path, body)) for path, body in ((forged, large), (forged, "{}"))]
     assert answers[0]["statusCode"] == 404
     assert answers[0]["body"] == answers[1]["body"]
-    assert place(bench) == LATER
+    assert hook.place() == LATER
     assert deployed(rest("POST", path, large[1:]))["statusCode"] == 404  # it can be read, and is not signed
     assert deployed(rest("POST", path, large))["statusCode"] == 200
-    assert (hook.item(), place(bench)) == (before, DUE)
+    assert (hook.item(), hook.place()) == (before, DUE)
 
 
 def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(

@@ -2,290 +2,253 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.api.cancel import answer as answer_of
+from shared.api import cancel
+from shared.api.answer import Answer
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
-from shared.queue import Add, Queue
-from shared.store import Item, Store, Superseded
+from shared.queue import Add
+from shared.store import Item, Superseded
 from shared.task import Task
-from shared.work.parts import Parts
 from shared.work.worker import record_of
-from tests.support.clock import Clock
-from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.backend import Backend
 from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, EXAMPLE, JOB, Simulator, says
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from redis import Redis
+    pass
 
 TASK = Task("job", "a")
 
-Begun = Callable[..., Item]
 
+class Office(Backend):
+    """Where tasks are cancelled; the provider agrees to every cancellation."""
 
-@pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
+    simulator: Simulator
 
+    def cancel(self, task: Task = TASK) -> Answer:
+        """A user cancels the task."""
+        providers = {"job": self.simulator.provider(JOB), "example": self.simulator.provider(EXAMPLE)}
+        return cancel.answer(parts_of(self.store, self.queue, providers, self.clock), task)
 
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        simulator.say(says(204, None))
-        yield simulator
-
-
-@pytest.fixture
-def parts(store: Store, queue: Queue, clock: Clock, simulator: Simulator) -> Parts:
-    providers = {"job": simulator.provider(JOB), "example": simulator.provider(EXAMPLE)}
-    return parts_of(store, queue, providers, clock)
-
-
-@pytest.fixture
-def begun(store: Store, queue: Queue, clock: Clock) -> Begun:
-    """Begins a task and puts it into the queue; with outputs, it has a job."""
-
-    def begun(task: Task = TASK, *, outputs: dict[str, Any] | None = None) -> Item:
-        item = store.begin(task, store.get(task, clock()), {}, clock())
-        assert item
+    def begun(self, task: Task = TASK, *, outputs: dict[str, Any] | None = None) -> Item:
+        """Begins a task and puts it into the queue; with outputs, it has a job."""
+        item = self.begin(task)
         record = dataclasses.replace(record_of(item), outputs=outputs, partial={"a": 1})
-        store.save(task, record, clock())
-        queue.add([Add(task, item.generation, record.to_text(), 60)], token="mine")
+        self.store.save(task, record, self.clock())
+        self.queue.add([Add(task, item.generation, record.to_text(), 60)], token="mine")
         return item
 
-    return begun
+    def status(self, task: Task = TASK) -> str | None:
+        item = self.store.get(task, 0)
+        return item.status if item else None
 
 
-def status_of(store: Store, task: Task = TASK) -> str | None:
-    item = store.get(task, 0)
-    return item.status if item else None
+@pytest.fixture
+def office(backend: Backend, simulator: Simulator) -> Office:
+    simulator.say(says(204, None))
+    office = Office(**vars(backend))
+    office.simulator = simulator
+    return office
 
 
-def test_an_open_task_is_cancelled_everywhere(
-    parts: Parts, begun: Begun, store: Store, state: Any, simulator: Simulator
-) -> None:
-    begun(outputs={"id": "j-1"})
-    answer = answer_of(parts, TASK)
+def test_an_open_task_is_cancelled_everywhere(office: Office) -> None:
+    office.begun(outputs={"id": "j-1"})
+    answer = office.cancel()
     assert (answer.status, answer.body["status"], answer.body["data"]) == (200, "cancelled", {"a": 1})
     assert answer.body["completed_at"]
-    assert status_of(store) == "cancelled"
-    assert state("job") == {}
-    assert simulator.calls() == ["DELETE /jobs/j-1"]
+    assert office.status() == "cancelled"
+    assert office.state("job") == {}
+    assert office.simulator.calls() == ["DELETE /jobs/j-1"]
 
 
-def test_it_may_be_repeated_and_the_provider_is_told_once(parts: Parts, begun: Begun, simulator: Simulator) -> None:
-    begun(outputs={"id": "j-1"})
-    first, second = answer_of(parts, TASK), answer_of(parts, TASK)
+def test_it_may_be_repeated_and_the_provider_is_told_once(office: Office) -> None:
+    office.begun(outputs={"id": "j-1"})
+    first, second = office.cancel(), office.cancel()
     assert (second.status, second.body) == (200, first.body)
-    assert simulator.calls() == ["DELETE /jobs/j-1"]
+    assert office.simulator.calls() == ["DELETE /jobs/j-1"]
 
 
-def test_a_repetition_makes_up_for_a_redis_that_was_away(
-    parts: Parts, begun: Begun, state: Any, redis_client: "Redis"
-) -> None:
-    begun()
-    outage = RedisOutage(redis_client)
-    outage.away = True
-    assert answer_of(parts, TASK).body["status"] == "cancelled"
-    assert len(outage.calls) == 1
-    outage.away = False
-    assert state("job") != {}
-    answer_of(parts, TASK)
-    assert state("job") == {}
+def test_a_repetition_makes_up_for_a_redis_that_was_away(office: Office) -> None:
+    office.begun()
+    office.redis.away = True
+    assert office.cancel().body["status"] == "cancelled"
+    assert len(office.redis.calls) == 1
+    office.redis.away = False
+    assert office.state("job") != {}
+    office.cancel()
+    assert office.state("job") == {}
 
 
-def test_an_unknown_task_is_not_found(parts: Parts) -> None:
+def test_an_unknown_task_is_not_found(office: Office) -> None:
     with pytest.raises(NotFound) as caught:
-        answer_of(parts, TASK)
+        office.cancel()
     assert caught.value.field == "name"
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_what_has_ended_already_is_a_conflict(
-    parts: Parts, begun: Begun, store: Store, clock: Clock, simulator: Simulator, status: str
-) -> None:
-    item = begun(outputs={"id": "j-1"})
+def test_what_has_ended_already_is_a_conflict(office: Office, status: str) -> None:
+    item = office.begun(outputs={"id": "j-1"})
     if status == "completed":
-        store.complete(TASK, item.generation, {}, clock())
+        office.store.complete(TASK, item.generation, {}, office.clock())
     else:
-        store.fail(TASK, item.generation, {"reason": "upstream", "error": None, "refused": False}, clock())
+        office.store.fail(
+            TASK, item.generation, {"reason": "upstream", "error": None, "refused": False}, office.clock()
+        )
     with pytest.raises(Conflict, match=status):
-        answer_of(parts, TASK)
-    assert status_of(store) == status
-    assert simulator.calls() == []
+        office.cancel()
+    assert office.status() == status
+    assert office.simulator.calls() == []
 
 
 @pytest.mark.promise(
     "once", "a cancelled task stays cancelled, and a worker that was asking just then tells the provider"
 )
 def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(
-    parts: Parts, begun: Begun, queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
+    office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun()
+    office.begun()
     seen: list[str | None] = []
-    monkeypatch.setattr(queue, "forget", lambda _: seen.append(status_of(store)))
-    answer_of(parts, TASK)
+    monkeypatch.setattr(office.queue, "forget", lambda _: seen.append(office.status()))
+    office.cancel()
     assert seen == ["cancelled"]
 
 
 @pytest.mark.promise("limits", "a cancelled job counts as open until the provider was told")
 def test_the_jobs_place_is_free_only_once_the_provider_was_told(
-    parts: Parts, begun: Begun, simulator: Simulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
+    office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun(outputs={"id": "j-1"})
+    office.begun(outputs={"id": "j-1"})
     told: list[list[str]] = []
-    monkeypatch.setattr(queue, "forget", lambda _: told.append(simulator.calls()))
-    answer_of(parts, TASK)
+    monkeypatch.setattr(office.queue, "forget", lambda _: told.append(office.simulator.calls()))
+    office.cancel()
     assert told == [["DELETE /jobs/j-1"]]
 
 
 @pytest.mark.parametrize("task", [TASK, Task("example", "a")])
-def test_a_provider_without_a_job_or_without_that_operation_is_told_nothing(
-    parts: Parts, begun: Begun, simulator: Simulator, task: Task
-) -> None:
-    begun(task, outputs=None if task == TASK else {"id": "j-1"})
-    assert answer_of(parts, task).status == 200
-    assert simulator.calls() == []
+def test_a_provider_without_a_job_or_without_that_operation_is_told_nothing(office: Office, task: Task) -> None:
+    office.begun(task, outputs=None if task == TASK else {"id": "j-1"})
+    assert office.cancel(task).status == 200
+    assert office.simulator.calls() == []
 
 
-def test_a_provider_that_does_not_answer_changes_nothing(parts: Parts, begun: Begun, simulator: Simulator) -> None:
-    begun(outputs={"id": "j-1"})
-    simulator.say(BROKEN)
-    assert answer_of(parts, TASK).body["status"] == "cancelled"
+def test_a_provider_that_does_not_answer_changes_nothing(office: Office) -> None:
+    office.begun(outputs={"id": "j-1"})
+    office.simulator.say(BROKEN)
+    assert office.cancel().body["status"] == "cancelled"
 
 
-def test_a_task_of_a_provider_whose_file_is_gone_can_be_cancelled(parts: Parts, begun: Begun, store: Store) -> None:
+def test_a_task_of_a_provider_whose_file_is_gone_can_be_cancelled(office: Office) -> None:
     gone = Task("gone", "a")
-    begun(gone, outputs={"id": "j-1"})
-    assert answer_of(parts, gone).status == 200
-    assert status_of(store, gone) == "cancelled"
+    office.begun(gone, outputs={"id": "j-1"})
+    assert office.cancel(gone).status == 200
+    assert office.status(gone) == "cancelled"
 
 
-def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(
-    parts: Parts,
-    begun: Begun,
-    store: Store,
-    clock: Clock,
-    simulator: Simulator,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    item = begun()
-    cancel = store.cancel
+def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = office.begun()
+    cancel = office.store.cancel
 
     def cancel_after_a_save(*arguments: Any) -> Item | Superseded:
-        store.save(TASK, dataclasses.replace(record_of(item), outputs={"id": "j-2"}), clock())
+        office.store.save(TASK, dataclasses.replace(record_of(item), outputs={"id": "j-2"}), office.clock())
         return cancel(*arguments)
 
-    monkeypatch.setattr(store, "cancel", cancel_after_a_save)
-    answer_of(parts, TASK)
-    assert simulator.calls() == ["DELETE /jobs/j-2"]
+    monkeypatch.setattr(office.store, "cancel", cancel_after_a_save)
+    office.cancel()
+    assert office.simulator.calls() == ["DELETE /jobs/j-2"]
 
 
-def test_a_task_that_completes_in_between_is_a_conflict(
-    parts: Parts, begun: Begun, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    item = begun()
-    cancel = store.cancel
+def test_a_task_that_completes_in_between_is_a_conflict(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = office.begun()
+    cancel = office.store.cancel
 
     def too_late(*arguments: Any) -> Item | Superseded:
-        store.complete(TASK, item.generation, {"whole": 1}, clock())
+        office.store.complete(TASK, item.generation, {"whole": 1}, office.clock())
         return cancel(*arguments)
 
-    monkeypatch.setattr(store, "cancel", too_late)
+    monkeypatch.setattr(office.store, "cancel", too_late)
     with pytest.raises(Conflict):
-        answer_of(parts, TASK)
-    assert status_of(store) == "completed"
+        office.cancel()
+    assert office.status() == "completed"
 
 
 def test_a_generation_begun_in_between_is_cancelled_in_its_place(
-    parts: Parts, begun: Begun, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, state: Any
+    office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = begun()
-    cancel, rounds = store.cancel, iter([True])
+    item = office.begun()
+    cancel, rounds = office.store.cancel, iter([True])
 
     def once_too_late(*arguments: Any) -> Item | Superseded:
         if next(rounds, False):
-            cancel(TASK, item.generation, clock())
-            begun()
+            cancel(TASK, item.generation, office.clock())
+            office.begun()
         return cancel(*arguments)
 
-    monkeypatch.setattr(store, "cancel", once_too_late)
-    answer = answer_of(parts, TASK)
+    monkeypatch.setattr(office.store, "cancel", once_too_late)
+    answer = office.cancel()
     assert (answer.body["status"], answer.body["generation"]) == ("cancelled", item.generation + 1)
-    assert state("job") == {}
+    assert office.state("job") == {}
 
 
 def test_a_generation_begun_just_after_is_left_alone_and_not_shown(
-    parts: Parts, begun: Begun, queue: Queue, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, state: Any
+    office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = begun(outputs={"id": "j-1"})
-    forget = queue.forget
+    item = office.begun(outputs={"id": "j-1"})
+    forget = office.queue.forget
 
     def then_begun_again(ends: Any) -> list[bool]:
         done = forget(ends)
-        begun(outputs={"id": "j-2"})
+        office.begun(outputs={"id": "j-2"})
         return done
 
-    monkeypatch.setattr(queue, "forget", then_begun_again)
-    answer = answer_of(parts, TASK)
+    monkeypatch.setattr(office.queue, "forget", then_begun_again)
+    answer = office.cancel()
     assert (answer.body["status"], answer.body["generation"]) == ("cancelled", item.generation)
-    assert state("job") == {"a": ("waiting", item.generation + 1)}
-    assert simulator.calls() == ["DELETE /jobs/j-1"]
+    assert office.state("job") == {"a": ("waiting", item.generation + 1)}
+    assert office.simulator.calls() == ["DELETE /jobs/j-1"]
 
 
-def test_a_task_that_changes_at_every_look_is_for_later(
-    parts: Parts, begun: Begun, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun()
-    monkeypatch.setattr(store, "cancel", lambda *_: Superseded(None))
+def test_a_task_that_changes_at_every_look_is_for_later(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    office.begun()
+    monkeypatch.setattr(office.store, "cancel", lambda *_: Superseded(None))
     with pytest.raises(Unavailable):
-        answer_of(parts, TASK)
+        office.cancel()
 
 
 @pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
-def test_without_dynamodb_nothing_is_cancelled(
-    parts: Parts, begun: Begun, state: Any, dynamodb: "DynamoDBClient", simulator: Simulator, operation: str
-) -> None:
-    item = begun(outputs={"id": "j-1"})
-    DynamoDBOutage(dynamodb).away = {operation}
+def test_without_dynamodb_nothing_is_cancelled(office: Office, operation: str) -> None:
+    item = office.begun(outputs={"id": "j-1"})
+    office.dynamodb.away = {operation}
     with pytest.raises(StoreUnavailable):
-        answer_of(parts, TASK)
-    assert state("job") == {"a": ("waiting", item.generation)}
-    assert simulator.calls() == []
+        office.cancel()
+    assert office.state("job") == {"a": ("waiting", item.generation)}
+    assert office.simulator.calls() == []
 
 
 def test_once_it_is_cancelled_the_answer_says_so_even_if_dynamodb_then_goes_away(
-    parts: Parts,
-    begun: Begun,
-    store: Store,
-    dynamodb: "DynamoDBClient",
-    simulator: Simulator,
-    monkeypatch: pytest.MonkeyPatch,
+    office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun(outputs={"id": "j-1"})
-    outage, cancel = DynamoDBOutage(dynamodb), store.cancel
+    office.begun(outputs={"id": "j-1"})
+    cancel = office.store.cancel
 
     def then_away(*arguments: Any) -> Item | Superseded:
         done = cancel(*arguments)
-        outage.away = {"GetItem"}
+        office.dynamodb.away = {"GetItem"}
         return done
 
-    monkeypatch.setattr(store, "cancel", then_away)
-    answer = answer_of(parts, TASK)
+    monkeypatch.setattr(office.store, "cancel", then_away)
+    answer = office.cancel()
     assert (answer.status, answer.body["status"]) == (200, "cancelled")
-    assert simulator.calls() == ["DELETE /jobs/j-1"]
+    assert office.simulator.calls() == ["DELETE /jobs/j-1"]
 
 
-def test_a_cancellation_is_one_line(parts: Parts, begun: Begun, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cancellation_is_one_line(office: Office, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="meanwhile")
-    item = begun(outputs={"id": "S3CRET"})
-    answer_of(parts, TASK)
-    answer_of(parts, TASK)
+    item = office.begun(outputs={"id": "S3CRET"})
+    office.cancel()
+    office.cancel()
     [line] = caplog.records
     facts = {name: vars(line)[name] for name in ("message", "provider", "task", "generation")}
     assert facts == {"message": "cancelled", "provider": "job", "task": "a", "generation": item.generation}
@@ -293,18 +256,14 @@ def test_a_cancellation_is_one_line(parts: Parts, begun: Begun, caplog: pytest.L
 
 
 def test_a_cancellation_whose_reply_was_lost_tells_the_provider_all_the_same(
-    parts: Parts,
-    begun: Begun,
-    simulator: Simulator,
-    dynamodb: "DynamoDBClient",
-    monkeypatch: pytest.MonkeyPatch,
+    office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def twice(**arguments: Any) -> Any:
         update(**arguments)  # whose reply was lost: botocore repeats the call
         return update(**arguments)
 
-    begun(outputs={"id": "j-1"})
-    update = dynamodb.update_item
-    monkeypatch.setattr(dynamodb, "update_item", twice)
-    assert answer_of(parts, TASK).status == 200
-    assert simulator.calls() == ["DELETE /jobs/j-1"]
+    office.begun(outputs={"id": "j-1"})
+    update = office.dynamodb_client.update_item
+    monkeypatch.setattr(office.dynamodb_client, "update_item", twice)
+    assert office.cancel().status == 200
+    assert office.simulator.calls() == ["DELETE /jobs/j-1"]

@@ -4,7 +4,6 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared.api.answer import Answer
-from shared.api.enqueue import RESERVE_SECONDS, Enqueuer
-from shared.api.preference import Preferences
-from shared.api.request import TaskRequest
-from shared.errors import BadRequest, Conflict, NotifyUnavailable, StoreUnavailable, Unavailable
+from shared.api.enqueue import RESERVE_SECONDS
+from shared.errors import BadRequest, Conflict, StoreUnavailable, Unavailable
 from shared.limits import Limits
-from shared.provider import Provider
 from shared.provider.delays import PAUSE_JITTER
-from shared.queue import Add, Hold, Queue
+from shared.queue import Add, Hold
 from shared.record import Record
 from shared.store import Item, Store
 from shared.store.item import MAX_NOTIFY
@@ -27,15 +23,26 @@ from shared.task import Task
 from shared.work.reconcile import Reconciler
 from shared.work.settle import Settlement
 from shared.work.worker import Worker
-from tests.support.clock import Clock
-from tests.support.keys import Bench
-from tests.support.outage import DynamoDBOutage, RedisOutage
-from tests.support.parts import parts_of
-from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, JOB, Said, Simulator, completed, pending, refused, says
+from tests.support.backend import Backend
+from tests.support.front import Front
+from tests.support.simulator import (
+    BROKEN,
+    DONE,
+    DRIPPING,
+    EXAMPLE,
+    JOB,
+    PARTIAL,
+    PENDING,
+    WHOLE,
+    Said,
+    Simulator,
+    completed,
+    refused,
+    says,
+)
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from redis import Redis
+    pass
 
 FILES: dict[str, Any] = {
     "example": EXAMPLE,
@@ -45,144 +52,54 @@ FILES: dict[str, Any] = {
     "impatient": EXAMPLE | {"firstAnswer": 0.2},
     "fleeting": EXAMPLE | {"freshness": 60, "freshnessFailed": 0},
 }
-PARTIAL = {"city": "Ghent"}
-WHOLE = {"city": "Ghent", "rating": 4.5}
 
 
 @pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        simulator.say(pending(PARTIAL, id="j-1"))
-        yield simulator
-
-
-@pytest.fixture
-def providers(simulator: Simulator) -> dict[str, Provider]:
-    return {name: simulator.provider(file) for name, file in FILES.items()}
-
-
-class Front:
-    """Requests, as they come from one user after the other."""
-
-    def __init__(self, store: Store, queue: Queue, clock: Clock, providers: dict[str, Provider]) -> None:
-        self.store, self.queue, self.clock, self.providers = store, queue, clock, providers
-        self.parts = parts_of(store, queue, providers, clock)
-        self.worker = Worker(self.parts)
-        self.told: list[tuple[str, str, int]] = []
-        self.deaf = False
-
-    def tell(self, target: str, item: Item) -> None:
-        """A workflow is told that its task has ended."""
-        if self.deaf:
-            raise NotifyUnavailable("away")
-        self.told.append((target, item.status, item.generation))
-
-    def ask(
-        self,
-        name: str = "a",
-        *,
-        provider: str = "example",
-        input_: Any = None,
-        max_age: float | None = None,
-        stale: float = 0,
-        wait: float | None = None,
-        remaining: float = 25,
-        notify: str | None = None,
-        allowed: str = "",
-        group: str = "",
-        **settings: float,
-    ) -> Answer:
-        """One request."""
-        parts = parts_of(self.store, self.queue, self.providers, self.clock, notify=allowed, **settings)
-        enqueuer = Enqueuer(parts, self.worker, self.tell)
-        prefers = Preferences(max_age_seconds=max_age, stale_seconds=stale, wait_seconds=wait)
-        request = TaskRequest(task=Task(provider, name), input=input_, group=group, notify=notify, prefers=prefers)
-        return enqueuer.answer(request, lambda: remaining)
-
-    def item(self, name: str = "a", provider: str = "example") -> Item:
-        """The item as it stands."""
-        item = self.store.get(Task(provider, name), self.clock())
-        assert item
-        return item
-
-    def finish(self, data: Any, name: str = "a") -> None:
-        """A worker completes the task."""
-        item = self.item(name)
-        self.store.complete(item.task, item.generation, data, self.clock())
-        self.queue.forget([(item.task, item.generation)])
-
-    def fail(self, name: str = "a", provider: str = "example") -> None:
-        """A worker gives the task up."""
-        item = self.item(name, provider)
-        error = {"reason": "timeout", "error": "too slow", "refused": False}
-        self.store.fail(item.task, item.generation, error, self.clock())
-        self.queue.forget([(item.task, item.generation)])
-
-    def cancel(self, name: str = "a") -> None:
-        """A user cancels the task."""
-        item = self.item(name)
-        self.store.cancel(item.task, item.generation, self.clock())
-        self.queue.forget([(item.task, item.generation)])
-
-
-@pytest.fixture
-def front(store: Store, queue: Queue, clock: Clock, providers: dict[str, Provider]) -> Front:
-    return Front(store, queue, clock, providers)
+def front(backend: Backend, simulator: Simulator) -> Front:
+    providers = {name: simulator.provider(file) for name, file in FILES.items()}
+    return Front(**vars(backend), simulator=simulator, providers=providers)
 
 
 # --- a new task
 
 
-def test_a_new_request_asks_once_answers_at_once_and_leaves_a_task_with_a_timestamp(
-    front: Front, simulator: Simulator, bench: Bench
-) -> None:
+def test_a_new_request_asks_once_answers_at_once_and_leaves_a_task_with_a_timestamp(front: Front) -> None:
     answer = front.ask()
     assert (answer.status, answer.location) == (202, Task("example", "a"))
     told = {name: answer.body[name] for name in ("status", "data", "partial", "deduplicated")}
     assert told == {"status": "pending", "data": PARTIAL, "partial": True, "deduplicated": False}
-    assert simulator.calls() == ["GET /example"]
-    assert bench.state() == {"a": ("waiting", answer.body["generation"])}
-    score = bench.score("a")
+    assert front.simulator.calls() == ["GET /example"]
+    assert front.state() == {"a": ("waiting", answer.body["generation"])}
+    score = front.bench.score("a")
     assert score is not None
-    assert 0 < score - bench.keys.now() <= 2000
+    assert 0 < score - front.bench.keys.now() <= 2000
     assert answer.retry_after_seconds == 2
 
 
-def test_while_it_is_asked_for_the_first_time_the_task_is_held_at_0(
-    front: Front, simulator: Simulator, bench: Bench
-) -> None:
+def test_while_it_is_asked_for_the_first_time_the_task_is_held_at_0(front: Front) -> None:
     seen: list[Any] = []
-    simulator.say(pending(PARTIAL).after(lambda: seen.extend([bench.state()["a"][0], bench.score("a")])))
+    front.simulator.say(PENDING.after(lambda: seen.extend([front.state()["a"][0], front.bench.score("a")])))
     front.ask()
     assert seen == ["processing", 0]
 
 
-def test_what_the_provider_knows_at_once_is_stored_and_answered_whole(
-    front: Front, simulator: Simulator, state: Any
-) -> None:
-    simulator.say(completed(WHOLE))
+def test_what_the_provider_knows_at_once_is_stored_and_answered_whole(front: Front) -> None:
+    front.simulator.say(DONE)
     answer = front.ask()
     assert (answer.status, answer.body["status"], answer.body["data"]) == (200, "completed", WHOLE)
     assert (answer.body["partial"], answer.body["age_seconds"]) == (False, 0)
     assert answer.retry_after_seconds is None
     assert (front.item().status, front.item().data) == ("completed", WHOLE)
-    assert state() == {}
+    assert front.state() == {}
 
 
-def test_a_refusal_for_good_is_answered_as_one_and_is_no_dead_letter(
-    front: Front, simulator: Simulator, state: Any
-) -> None:
-    simulator.say(refused("no such customer"))
+def test_a_refusal_for_good_is_answered_as_one_and_is_no_dead_letter(front: Front) -> None:
+    front.simulator.say(refused("no such customer"))
     answer = front.ask()
     assert (answer.status, answer.body["status"]) == (422, "failed")
     assert answer.body["error"] == {"reason": "upstream", "detail": "no such customer"}
     assert front.item().refused
-    assert state() == {}
+    assert front.state() == {}
 
 
 @pytest.mark.parametrize(
@@ -191,27 +108,25 @@ def test_a_refusal_for_good_is_answered_as_one_and_is_no_dead_letter(
     ids=["connection error", "slow", "500", "300", "unreadable"],
 )
 def test_a_provider_in_trouble_is_asked_again_later_and_the_user_is_told_what_is_stored(
-    front: Front, simulator: Simulator, state: Any, clock: Clock, trouble: Said
+    front: Front, trouble: Said
 ) -> None:
     front.ask(provider="impatient")
     item = front.item(provider="impatient")
-    front.store.complete(item.task, item.generation, WHOLE, clock())
+    front.store.complete(item.task, item.generation, WHOLE, front.clock())
     front.queue.forget([(item.task, item.generation)])
-    simulator.say(trouble)
+    front.simulator.say(trouble)
     answer = front.ask(provider="impatient", max_age=0)
     assert (answer.status, answer.body["status"], answer.body["data"]) == (202, "pending", WHOLE)
     assert answer.retry_after_seconds == 2
-    assert state("impatient") == {"a": ("waiting", item.generation + 1)}
+    assert front.state("impatient") == {"a": ("waiting", item.generation + 1)}
 
 
-def test_an_unknown_provider_is_the_requests_fault_and_leaves_nothing(
-    front: Front, state: Any, dynamodb: "DynamoDBClient"
-) -> None:
+def test_an_unknown_provider_is_the_requests_fault_and_leaves_nothing(front: Front) -> None:
     with pytest.raises(BadRequest) as caught:
         front.ask(provider="nobody")
     assert caught.value.field == "provider"
-    assert dynamodb.scan(TableName="meanwhile")["Count"] == 0
-    assert state("nobody") == {}
+    assert front.dynamodb_client.scan(TableName="meanwhile")["Count"] == 0
+    assert front.state("nobody") == {}
 
 
 @pytest.mark.parametrize(
@@ -224,12 +139,12 @@ def test_an_unknown_provider_is_the_requests_fault_and_leaves_nothing(
     ],
 )
 def test_without_time_for_a_first_answer_it_is_accepted_unasked_and_due_now(
-    front: Front, simulator: Simulator, queue: Queue, provider: str, settings: dict[str, Any], remaining: float
+    front: Front, provider: str, settings: dict[str, Any], remaining: float
 ) -> None:
     answer = front.ask(provider=provider, remaining=remaining, **settings)
     assert (answer.status, answer.retry_after_seconds, answer.body["data"]) == (202, 1, None)
-    assert simulator.calls() == []
-    [place] = queue.look([Task(provider, "a")])
+    assert front.simulator.calls() == []
+    [place] = front.queue.look([Task(provider, "a")])
     assert place.due_seconds is not None
     assert place.due_seconds <= 0
 
@@ -246,7 +161,6 @@ def test_without_time_for_a_first_answer_it_is_accepted_unasked_and_due_now(
 )
 def test_the_provider_has_the_first_answers_time_and_never_more_than_the_function(
     front: Front,
-    providers: dict[str, Provider],
     monkeypatch: pytest.MonkeyPatch,
     provider: str,
     settings: dict[str, Any],
@@ -254,13 +168,13 @@ def test_the_provider_has_the_first_answers_time_and_never_more_than_the_functio
     seconds: float,
 ) -> None:
     given: list[float] = []
-    ask = providers[provider].attempt
+    ask = front.providers[provider].attempt
 
     def noted(*arguments: Any, **options: Any) -> Any:
         given.append(options["seconds"])
         return ask(*arguments, **options)
 
-    monkeypatch.setattr(providers[provider], "attempt", noted)
+    monkeypatch.setattr(front.providers[provider], "attempt", noted)
     front.ask(provider=provider, remaining=remaining, **settings)
     assert given == [seconds]
 
@@ -274,42 +188,38 @@ def test_a_new_tasks_input_is_what_was_sent_or_nothing(front: Front, input_: Any
 # --- the task is open
 
 
-def test_a_second_request_adds_nothing_and_is_answered_from_what_is_known(
-    front: Front, simulator: Simulator, bench: Bench
-) -> None:
+def test_a_second_request_adds_nothing_and_is_answered_from_what_is_known(front: Front) -> None:
     front.ask()
-    before = bench.parts()
+    before = front.bench.parts()
     answer = front.ask()
     assert (answer.status, answer.body["deduplicated"], answer.body["data"]) == (202, True, PARTIAL)
     assert (answer.body["schedule"], answer.location) == ("waiting", Task("example", "a"))
-    assert simulator.calls() == ["GET /example"]
-    assert bench.parts() == before
+    assert front.simulator.calls() == ["GET /example"]
+    assert front.bench.parts() == before
 
 
-def test_retry_after_is_the_next_attempt_rounded_up(front: Front, rewind: Callable[[float], None]) -> None:
+def test_retry_after_is_the_next_attempt_rounded_up(front: Front) -> None:
     front.ask()
-    rewind(0.7)
+    front.bench.rewind(0.7)
     assert front.ask().retry_after_seconds == 2
-    rewind(60)
+    front.bench.rewind(60)
     assert front.ask().retry_after_seconds == 1
 
 
-def test_while_somebody_works_on_it_retry_after_is_the_schedules_rhythm(
-    front: Front, queue: Queue, rewind: Callable[[float], None]
-) -> None:
+def test_while_somebody_works_on_it_retry_after_is_the_schedules_rhythm(front: Front) -> None:
     front.ask()
-    rewind(60)
-    queue.claim("example", limit=1, lease_seconds=30, token="worker")
+    front.bench.rewind(60)
+    front.queue.claim("example", limit=1, lease_seconds=30, token="worker")
     answer = front.ask()
     assert (answer.body["schedule"], answer.retry_after_seconds) == ("processing", 5)
 
 
 @pytest.mark.parametrize("max_age", [0, 60])
-def test_no_cache_does_not_begin_an_open_task_again(front: Front, simulator: Simulator, max_age: float) -> None:
+def test_no_cache_does_not_begin_an_open_task_again(front: Front, max_age: float) -> None:
     generation = front.ask().body["generation"]
     answer = front.ask(max_age=max_age)
     assert (answer.body["deduplicated"], answer.body["generation"]) == (True, generation)
-    assert len(simulator.calls()) == 1
+    assert len(front.simulator.calls()) == 1
 
 
 @pytest.mark.parametrize("input_", [None, {"b": [2], "a": 1}])
@@ -319,59 +229,57 @@ def test_the_same_input_in_any_order_or_none_is_the_same_request(front: Front, i
 
 
 @pytest.mark.parametrize("input_", [{}, {"a": 2}, {"a": 1, "b": 1}])
-def test_another_input_while_it_is_open_is_a_conflict(front: Front, simulator: Simulator, input_: Any) -> None:
+def test_another_input_while_it_is_open_is_a_conflict(front: Front, input_: Any) -> None:
     front.ask(input_={"a": 1})
     with pytest.raises(Conflict) as caught:
         front.ask(input_=input_)
     assert caught.value.field == "input"
-    assert len(simulator.calls()) == 1
+    assert len(front.simulator.calls()) == 1
 
 
-def test_an_open_task_that_redis_has_lost_is_answered_and_left_to_reconcile(
-    front: Front, redis_client: "Redis", state: Any
-) -> None:
+def test_an_open_task_that_redis_has_lost_is_answered_and_left_to_reconcile(front: Front) -> None:
     front.ask()
-    redis_client.flushall()
+    front.redis_client.flushall()
     answer = front.ask()
     assert (answer.status, answer.body["schedule"]) == (202, "lost")
-    assert state() == {}
+    assert front.state() == {}
 
 
 # --- the task has ended
 
 
-def test_after_completion_the_same_call_returns_the_stored_data(front: Front, simulator: Simulator, state: Any) -> None:
+def test_after_completion_the_same_call_returns_the_stored_data(front: Front) -> None:
     front.ask()
     front.finish(WHOLE)
     answer = front.ask()
     assert (answer.status, answer.body["status"], answer.body["data"]) == (200, "completed", WHOLE)
     assert (answer.body["deduplicated"], answer.body["partial"]) == (True, False)
-    assert len(simulator.calls()) == 1
-    assert state() == {}
+    assert len(front.simulator.calls()) == 1
+    assert front.state() == {}
 
 
 @pytest.mark.parametrize(("provider", "freshness"), [("example", 3600), ("fleeting", 60)])
 def test_stored_data_is_answered_while_it_is_fresh_and_then_asked_for_again(
-    front: Front, simulator: Simulator, clock: Clock, provider: str, freshness: float
+    front: Front, provider: str, freshness: float
 ) -> None:
-    simulator.say(completed(WHOLE), pending(PARTIAL))
+    front.simulator.say(DONE, PENDING)
     generation = front.ask(provider=provider).body["generation"]
-    clock.advance(freshness - 0.001)
+    front.clock.advance(freshness - 0.001)
     assert front.ask(provider=provider).status == 200
-    clock.advance(0.001)
+    front.clock.advance(0.001)
     answer = front.ask(provider=provider)
     assert (answer.status, answer.body["generation"]) == (202, generation + 1)
     assert answer.body["data"] == WHOLE | PARTIAL
-    assert len(simulator.calls()) == 2
+    assert len(front.simulator.calls()) == 2
 
 
 @pytest.mark.parametrize(("age", "max_age", "status"), [(30, 31, 200), (30, 30, 202), (0, 0, 202), (3600, 9999, 202)])
 def test_a_user_may_ask_for_younger_data_and_never_gets_older_than_the_file_allows(
-    front: Front, clock: Clock, age: float, max_age: float, status: int
+    front: Front, age: float, max_age: float, status: int
 ) -> None:
     front.ask()
     front.finish(WHOLE)
-    clock.advance(age)
+    front.clock.advance(age)
     answer = front.ask(max_age=max_age)
     assert (answer.status, answer.body["data"]["rating"]) == (status, 4.5)
 
@@ -419,12 +327,10 @@ def test_a_caller_chooses_how_long_it_waits_for_the_first_answer(
     assert timed.seconds == seconds
 
 
-def test_who_waits_for_nothing_is_answered_without_asking_and_the_task_is_due_at_once(
-    front: Front, simulator: Simulator, queue: Queue
-) -> None:
+def test_who_waits_for_nothing_is_answered_without_asking_and_the_task_is_due_at_once(front: Front) -> None:
     answer = front.ask(wait=0)
-    assert (answer.status, answer.retry_after_seconds, simulator.asked) == (202, 1, [])
-    assert len(queue.claim("example", limit=1, lease_seconds=1, token="t").tasks) == 1
+    assert (answer.status, answer.retry_after_seconds, front.simulator.asked) == (202, 1, [])
+    assert len(front.queue.claim("example", limit=1, lease_seconds=1, token="t").tasks) == 1
 
 
 @pytest.mark.parametrize(
@@ -440,20 +346,18 @@ def test_who_waits_for_nothing_is_answered_without_asking_and_the_task_is_due_at
     ],
 )
 def test_stale_data_is_answered_for_as_long_as_the_caller_takes_it(
-    front: Front, clock: Clock, age: float, max_age: float | None, stale: float, status: int
+    front: Front, age: float, max_age: float | None, stale: float, status: int
 ) -> None:
     front.ask()
     front.finish(WHOLE)
-    clock.advance(age)
+    front.clock.advance(age)
     assert front.ask(max_age=max_age, stale=stale).status == status
 
 
-def test_stale_data_is_answered_at_once_and_the_next_generation_begins(
-    front: Front, clock: Clock, simulator: Simulator, state: Any
-) -> None:
+def test_stale_data_is_answered_at_once_and_the_next_generation_begins(front: Front) -> None:
     generation = front.ask().body["generation"]
     front.finish(WHOLE)
-    clock.advance(3605)
+    front.clock.advance(3605)
     answer = front.ask(stale=60)
     told = {name: answer.body[name] for name in ("status", "data", "partial", "generation", "age_seconds")}
     assert told == {
@@ -464,19 +368,19 @@ def test_stale_data_is_answered_at_once_and_the_next_generation_begins(
         "age_seconds": 3605,
     }
     assert answer.body["revalidating"] is True
-    assert len(simulator.asked) == 1
-    assert state() == {"a": ("waiting", generation + 1)}
+    assert len(front.simulator.asked) == 1
+    assert front.state() == {"a": ("waiting", generation + 1)}
     again = front.ask(stale=60)
     assert (again.status, again.body["deduplicated"], again.body["data"]) == (202, True, WHOLE)
 
 
-def test_stale_data_of_another_input_or_of_a_failure_is_no_answer(front: Front, clock: Clock) -> None:
+def test_stale_data_of_another_input_or_of_a_failure_is_no_answer(front: Front) -> None:
     front.ask(input_={"a": 1})
     front.finish(WHOLE)
-    clock.advance(3605)
+    front.clock.advance(3605)
     assert front.ask(input_={"a": 2}, stale=60).status == 202
     front.fail()
-    clock.advance(70)
+    front.clock.advance(70)
     assert front.ask(stale=60).status == 202
 
 
@@ -491,18 +395,16 @@ def test_another_input_begins_the_next_generation_with_it_and_no_input_keeps_the
     assert front.item().input == {"a": 2}
 
 
-def test_a_failure_is_told_for_a_while_and_then_it_is_begun_again(
-    front: Front, clock: Clock, simulator: Simulator
-) -> None:
+def test_a_failure_is_told_for_a_while_and_then_it_is_begun_again(front: Front) -> None:
     front.ask()
     front.fail()
-    clock.advance(59.9)
+    front.clock.advance(59.9)
     answer = front.ask()
     assert (answer.status, answer.body["status"]) == (200, "failed")
     assert answer.body["error"] == {"reason": "timeout", "detail": "too slow"}
-    clock.advance(0.1)
+    front.clock.advance(0.1)
     assert front.ask().status == 202
-    assert len(simulator.calls()) == 2
+    assert len(front.simulator.calls()) == 2
 
 
 def test_how_long_a_failure_is_told_stands_in_the_file(front: Front) -> None:
@@ -517,39 +419,37 @@ def test_a_failure_is_not_told_to_who_asks_for_something_new(front: Front) -> No
     assert front.ask(max_age=0).status == 202
 
 
-def test_a_cancelled_task_is_begun_again(front: Front, state: Any) -> None:
+def test_a_cancelled_task_is_begun_again(front: Front) -> None:
     generation = front.ask(input_={"a": 1}).body["generation"]
     front.cancel()
     answer = front.ask()
     assert (answer.status, answer.body["generation"], answer.body["deduplicated"]) == (202, generation + 1, False)
     assert front.item().input == {"a": 1}
-    assert state() == {"a": ("waiting", generation + 1)}
+    assert front.state() == {"a": ("waiting", generation + 1)}
 
 
-def test_a_dead_letter_does_not_stand_in_the_way_of_the_next_generation(
-    front: Front, seed: Any, state: Any, clock: Clock
-) -> None:
+def test_a_dead_letter_does_not_stand_in_the_way_of_the_next_generation(front: Front) -> None:
     generation = front.ask().body["generation"]
     front.fail()
-    seed("a", generation=generation, dead=True)
-    clock.advance(60)
+    front.seed("a", generation=generation, dead=True)
+    front.clock.advance(60)
     front.ask()
-    assert state() == {"a": ("waiting", generation + 1)}
+    assert front.state() == {"a": ("waiting", generation + 1)}
 
 
-def test_what_expired_is_as_good_as_new_and_its_data_is_not_shown(front: Front, clock: Clock) -> None:
+def test_what_expired_is_as_good_as_new_and_its_data_is_not_shown(front: Front) -> None:
     generation = front.ask(input_={"a": 1}).body["generation"]
     front.finish(WHOLE)
-    clock.advance(31 * 86400)
+    front.clock.advance(31 * 86400)
     answer = front.ask()
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
     assert answer.body["generation"] > generation
     assert front.item().input == {}
 
 
-def test_numbers_come_out_as_they_went_in(front: Front, simulator: Simulator) -> None:
+def test_numbers_come_out_as_they_went_in(front: Front) -> None:
     data = {"three": 3, "half": 1.5, "big": 1e22, "odd": 0.1 + 0.2, "long": 10**38 + 7, "empty": []}
-    simulator.say(completed(data))
+    front.simulator.say(completed(data))
     for answer in (front.ask(), front.ask()):
         back = json.loads(answer.text)["data"]
         assert back == data
@@ -560,16 +460,14 @@ def test_numbers_come_out_as_they_went_in(front: Front, simulator: Simulator) ->
 
 
 @pytest.mark.promise("once", "of simultaneous requests for one task, one begins it and asks the provider")
-def test_of_two_at_once_one_asks_and_the_other_is_told_that_it_is_being_processed(
-    front: Front, simulator: Simulator
-) -> None:
+def test_of_two_at_once_one_asks_and_the_other_is_told_that_it_is_being_processed(front: Front) -> None:
     asked, answered = threading.Event(), threading.Event()
 
     def wait_for_the_other() -> None:
         asked.set()
         answered.wait(30)
 
-    simulator.say(pending(PARTIAL).after(wait_for_the_other))
+    front.simulator.say(PENDING.after(wait_for_the_other))
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(front.ask)
         assert asked.wait(30)
@@ -577,70 +475,66 @@ def test_of_two_at_once_one_asks_and_the_other_is_told_that_it_is_being_processe
         answered.set()
     assert (second.status, second.body["deduplicated"], second.body["schedule"]) == (202, True, "processing")
     assert first.result().body["deduplicated"] is False
-    assert simulator.calls() == ["GET /example"]
+    assert front.simulator.calls() == ["GET /example"]
 
 
 def test_who_loses_the_race_to_begin_is_answered_from_the_winners_task(
-    front: Front, simulator: Simulator, store: Store, monkeypatch: pytest.MonkeyPatch
+    front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin, first = store.begin, iter([True])
+    begin, first = front.store.begin, iter([True])
 
     def beaten(*arguments: Any, **options: Any) -> Item | None:
         if next(first, False):
             front.ask()
         return begin(*arguments, **options)
 
-    monkeypatch.setattr(store, "begin", beaten)
+    monkeypatch.setattr(front.store, "begin", beaten)
     answer = front.ask()
     assert (answer.status, answer.body["deduplicated"]) == (202, True)
-    assert simulator.calls() == ["GET /example"]
+    assert front.simulator.calls() == ["GET /example"]
 
 
 def test_who_loses_that_race_again_and_again_is_told_to_come_back(
-    front: Front, store: Store, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+    front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "begin", lambda *_, **__: None)
+    monkeypatch.setattr(front.store, "begin", lambda *_, **__: None)
     with pytest.raises(Unavailable):
         front.ask()
-    assert simulator.calls() == []
+    assert front.simulator.calls() == []
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_who_finds_the_generation_in_redis_already_does_not_ask(
-    front: Front, queue: Queue, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, state: Any, ahead: int
+    front: Front, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
-    add = queue.add
+    add = front.queue.add
 
     def beaten(adds: Any, **options: Any) -> Any:
         [(task, generation, record, *_)] = adds
         add([Add(task, generation + ahead, record)], token="somebody else")
         return add(adds, **options)
 
-    monkeypatch.setattr(queue, "add", beaten)
+    monkeypatch.setattr(front.queue, "add", beaten)
     answer = front.ask()
     assert (answer.status, answer.body["deduplicated"]) == (202, True)
-    assert simulator.calls() == []
-    assert state() == {"a": ("waiting", answer.body["generation"] + ahead)}
+    assert front.simulator.calls() == []
+    assert front.state() == {"a": ("waiting", answer.body["generation"] + ahead)}
 
 
-def test_a_task_cancelled_while_it_is_asked_for_is_answered_as_cancelled(
-    front: Front, simulator: Simulator, state: Any
-) -> None:
-    simulator.say(completed(WHOLE).after(front.cancel))
+def test_a_task_cancelled_while_it_is_asked_for_is_answered_as_cancelled(front: Front) -> None:
+    front.simulator.say(DONE.after(front.cancel))
     answer = front.ask()
     assert (answer.status, answer.body["status"]) == (200, "cancelled")
     assert front.item().status == "cancelled"
-    assert state() == {}
+    assert front.state() == {}
 
 
-def test_a_task_begun_again_while_it_is_asked_for_stays_accepted(
-    front: Front, simulator: Simulator, store: Store, clock: Clock
-) -> None:
+def test_a_task_begun_again_while_it_is_asked_for_stays_accepted(front: Front) -> None:
     def begun_again() -> None:
         front.cancel()
-        store.begin(Task("example", "a"), front.item(), {}, clock())
+        front.store.begin(Task("example", "a"), front.item(), {}, front.clock())
 
-    simulator.say(completed(WHOLE).after(begun_again))
+    front.simulator.say(DONE.after(begun_again))
     answer = front.ask()
     assert (answer.status, answer.body["status"]) == (202, "pending")
     assert front.item().data is None
@@ -649,238 +543,194 @@ def test_a_task_begun_again_while_it_is_asked_for_stays_accepted(
 # --- limits, pause and groups
 
 
-def limited(front: Front, simulator: Simulator, limits: Any) -> Limits:
+def limited(front: Front, limits: Any) -> Limits:
     """The default provider gets these limits."""
-    front.providers["example"] = simulator.provider(EXAMPLE | {"limits": limits})
+    front.providers["example"] = front.simulator.provider(EXAMPLE | {"limits": limits})
     return front.providers["example"].rules.limits
 
 
 @pytest.mark.parametrize("limits", [{"parallel": 1}, {"openJobs": 1}, {"rate": {"requests": 1, "seconds": 1000}}])
-def test_at_a_limit_a_request_is_accepted_without_asking(
-    front: Front, simulator: Simulator, state: Any, limits: Any, queue: Queue
-) -> None:
-    known = limited(front, simulator, limits)
-    queue.add([Add(Task("example", "first"), 1, "{}")], token="t", lease_seconds=30, limits=known)
+def test_at_a_limit_a_request_is_accepted_without_asking(front: Front, limits: Any) -> None:
+    known = limited(front, limits)
+    front.queue.add([Add(Task("example", "first"), 1, "{}")], token="t", lease_seconds=30, limits=known)
     answer = front.ask()
     assert (answer.status, answer.body["deduplicated"], answer.body["schedule"]) == (202, False, "limited")
     assert answer.retry_after_seconds == pytest.approx(known.rate_seconds or 1, abs=60)
     assert answer.body["next_attempt_at"] > answer.body["created_at"]
-    assert simulator.calls() == []
-    assert state()["a"] == ("waiting", answer.body["generation"])
+    assert front.simulator.calls() == []
+    assert front.state()["a"] == ("waiting", answer.body["generation"])
 
 
-def test_while_a_provider_is_paused_a_request_is_accepted_without_asking(
-    front: Front, simulator: Simulator, state: Any
-) -> None:
-    simulator.say(says(429, {}, **{"Retry-After": "60"}))
+def test_while_a_provider_is_paused_a_request_is_accepted_without_asking(front: Front) -> None:
+    front.simulator.say(says(429, {}, **{"Retry-After": "60"}))
     first = front.ask()
     assert (first.status, first.retry_after_seconds) == (202, 60)
     second = front.ask("b")
     assert (second.status, second.body["deduplicated"], second.body["schedule"]) == (202, False, "paused")
     assert second.retry_after_seconds is not None
     assert 55 < second.retry_after_seconds <= math.ceil(60 * PAUSE_JITTER)
-    assert len(simulator.calls()) == 1
-    assert {name: where for name, (where, _) in state().items()} == {"a": "waiting", "b": "waiting"}
+    assert len(front.simulator.calls()) == 1
+    assert {name: where for name, (where, _) in front.state().items()} == {"a": "waiting", "b": "waiting"}
 
 
-def test_a_requests_own_attempt_after_a_pause_is_its_probe_and_a_good_answer_ends_it(
-    front: Front, simulator: Simulator, rewind: Callable[[float], None], bench: Bench
-) -> None:
-    simulator.say(says(429, {}, **{"Retry-After": "60"}), completed(WHOLE))
+def test_a_requests_own_attempt_after_a_pause_is_its_probe_and_a_good_answer_ends_it(front: Front) -> None:
+    front.simulator.say(says(429, {}, **{"Retry-After": "60"}), DONE)
     front.ask()
-    rewind(60 * PAUSE_JITTER)
+    front.bench.rewind(60 * PAUSE_JITTER)
     assert front.ask("b").status == 200
-    assert bench.parts()["gate"] == {}
+    assert front.bench.parts()["gate"] == {}
 
 
-def test_a_refusal_is_an_answer_too_and_ends_a_pause(
-    front: Front, simulator: Simulator, rewind: Callable[[float], None], bench: Bench
-) -> None:
-    simulator.say(says(503, {}, **{"Retry-After": "60"}), refused("no"))
+def test_a_refusal_is_an_answer_too_and_ends_a_pause(front: Front) -> None:
+    front.simulator.say(says(503, {}, **{"Retry-After": "60"}), refused("no"))
     front.ask()
-    rewind(60 * PAUSE_JITTER)
+    front.bench.rewind(60 * PAUSE_JITTER)
     assert front.ask("b").status == 422
-    assert bench.parts()["gate"] == {}
+    assert front.bench.parts()["gate"] == {}
 
 
-def test_a_submit_whose_answer_is_lost_may_have_opened_a_job(front: Front, simulator: Simulator, bench: Bench) -> None:
-    limited(front, simulator, {"openJobs": 5})
-    simulator.say(says(500, {}), BROKEN, Said(200, b"<html>it works!</html>", (("Content-Type", "application/json"),)))
+def test_a_submit_whose_answer_is_lost_may_have_opened_a_job(front: Front) -> None:
+    limited(front, {"openJobs": 5})
+    front.simulator.say(
+        says(500, {}), BROKEN, Said(200, b"<html>it works!</html>", (("Content-Type", "application/json"),))
+    )
     front.ask("answered")
     front.ask("lost")
     front.ask("unreadable")
-    assert bench.parts()["jobs"].keys() == {"lost", "unreadable"}
+    assert front.bench.parts()["jobs"].keys() == {"lost", "unreadable"}
 
 
-def test_a_request_names_its_group_which_its_task_keeps(
-    front: Front, bench: Bench, redis_client: "Redis", reconcile: Callable[[], None]
-) -> None:
+def test_a_request_names_its_group_which_its_task_keeps(front: Front) -> None:
     front.ask(group="tenant 7")
-    assert (front.item().group, bench.parts()["groups"]) == ("tenant 7", {"a": "tenant 7"})
-    redis_client.flushall()
-    reconcile()
-    assert bench.parts()["groups"] == {"a": "tenant 7"}
-    [record] = bench.parts()["tasks"].values()
+    assert (front.item().group, front.bench.parts()["groups"]) == ("tenant 7", {"a": "tenant 7"})
+    front.redis_client.flushall()
+    reconcile(front)
+    assert front.bench.parts()["groups"] == {"a": "tenant 7"}
+    [record] = front.bench.parts()["tasks"].values()
     assert Record.from_text(record).group == "tenant 7"
 
 
-def test_the_next_generation_keeps_the_group_unless_the_request_names_another(front: Front, bench: Bench) -> None:
+def test_the_next_generation_keeps_the_group_unless_the_request_names_another(front: Front) -> None:
     front.ask(group="tenant 7")
     front.finish(WHOLE)
     front.ask(max_age=0)
-    assert (front.item().group, bench.parts()["groups"]) == ("tenant 7", {"a": "tenant 7"})
+    assert (front.item().group, front.bench.parts()["groups"]) == ("tenant 7", {"a": "tenant 7"})
     front.finish(WHOLE)
     front.ask(max_age=0, group="tenant 8")
-    assert (front.item().group, bench.parts()["groups"]) == ("tenant 8", {"a": "tenant 8"})
+    assert (front.item().group, front.bench.parts()["groups"]) == ("tenant 8", {"a": "tenant 8"})
 
 
 # --- Redis or DynamoDB is away
 
 
-@pytest.fixture
-def reconcile(store: Store, queue: Queue, providers: dict[str, Provider], clock: Clock) -> Callable[[], None]:
+def reconcile(front: Front) -> None:
     """An hour passes, then reconcile runs."""
-
-    def reconcile() -> None:
-        clock.advance(3600)
-        rules = {name: one.rules for name, one in providers.items()}
-        Reconciler(store, queue, rules, 30, clock, Random(1)).run(lambda: 60)
-
-    return reconcile
+    front.clock.advance(3600)
+    rules = {name: one.rules for name, one in front.providers.items()}
+    Reconciler(front.store, front.queue, rules, 30, front.clock, Random(1)).run(lambda: 60)
 
 
-def test_without_redis_it_is_asked_stored_and_accepted_with_one_failure_and_reconcile_queues_it(
-    front: Front, redis_client: "Redis", simulator: Simulator, state: Any, queue: Queue, reconcile: Callable[[], None]
-) -> None:
-    outage = RedisOutage(redis_client)
-    outage.away = True
+def test_without_redis_it_is_asked_stored_and_accepted_with_one_failure_and_reconcile_queues_it(front: Front) -> None:
+    front.redis.away = True
     answer = front.ask(provider="job")
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
-    assert len(outage.calls) == 1
-    outage.away = False
-    assert state("job") == {}
-    reconcile()
-    assert state("job") == {"a": ("waiting", answer.body["generation"])}
-    [place] = queue.look([Task("job", "a")], records=True)
+    assert len(front.redis.calls) == 1
+    front.redis.away = False
+    assert front.state("job") == {}
+    reconcile(front)
+    assert front.state("job") == {"a": ("waiting", answer.body["generation"])}
+    [place] = front.queue.look([Task("job", "a")], records=True)
     assert Record.from_text(place.record).outputs == {"id": "j-1"}
-    assert simulator.calls() == ["POST /jobs"]
+    assert front.simulator.calls() == ["POST /jobs"]
 
 
 @pytest.mark.promise("limits", "while Redis is away, requests do not ask a provider that has limits")
 def test_without_redis_nobody_knows_what_the_limits_allow_and_a_provider_that_has_some_is_not_asked(
-    front: Front, redis_client: "Redis", simulator: Simulator, reconcile: Callable[[], None], state: Any
+    front: Front,
 ) -> None:
-    limited(front, simulator, {"parallel": 5})
-    outage = RedisOutage(redis_client)
-    outage.away = True
+    limited(front, {"parallel": 5})
+    front.redis.away = True
     answer = front.ask()
-    assert (answer.status, answer.body["data"], simulator.calls()) == (202, None, [])
-    assert len(outage.calls) == 1
-    outage.away = False
-    reconcile()
-    assert state() == {"a": ("waiting", answer.body["generation"])}
+    assert (answer.status, answer.body["data"], front.simulator.calls()) == (202, None, [])
+    assert len(front.redis.calls) == 1
+    front.redis.away = False
+    reconcile(front)
+    assert front.state() == {"a": ("waiting", answer.body["generation"])}
 
 
-def test_without_redis_a_complete_answer_is_complete(
-    front: Front, redis_client: "Redis", simulator: Simulator, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_redis_a_complete_answer_is_complete(front: Front, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "meanwhile")
-    outage = RedisOutage(redis_client)
-    outage.away = True
-    simulator.say(completed(WHOLE))
+    front.redis.away = True
+    front.simulator.say(DONE)
     assert front.ask().status == 200
-    assert len(outage.calls) == 1
+    assert len(front.redis.calls) == 1
     assert front.item().data == WHOLE
     assert [line.message for line in caplog.records] == ["queue unavailable", "completed"]
-    outage.away = False
 
 
-def test_without_redis_an_open_task_is_answered_with_one_failure_and_an_unknown_schedule(
-    front: Front, redis_client: "Redis"
-) -> None:
+def test_without_redis_an_open_task_is_answered_with_one_failure_and_an_unknown_schedule(front: Front) -> None:
     front.ask()
-    outage = RedisOutage(redis_client)
-    outage.away = True
+    front.redis.away = True
     answer = front.ask()
     assert (answer.status, answer.body["schedule"], answer.retry_after_seconds) == (202, "unknown", 5)
-    assert len(outage.calls) == 1
-    outage.away = False
+    assert len(front.redis.calls) == 1
 
 
-def test_without_redis_a_stored_answer_needs_none(front: Front, redis_client: "Redis") -> None:
+def test_without_redis_a_stored_answer_needs_none(front: Front) -> None:
     front.ask()
     front.finish(WHOLE)
-    outage = RedisOutage(redis_client)
+    front.redis.calls.clear()
     assert front.ask().status == 200
-    assert outage.calls == []
+    assert front.redis.calls == []
 
 
-def test_a_redis_that_goes_away_while_the_provider_is_asked_leaves_the_task_to_its_lease(
-    front: Front, redis_client: "Redis", simulator: Simulator, queue: Queue, rewind: Callable[[float], None]
-) -> None:
-    outage = RedisOutage(redis_client)
-    simulator.say(pending(PARTIAL).after(lambda: setattr(outage, "away", True)))
+def test_a_redis_that_goes_away_while_the_provider_is_asked_leaves_the_task_to_its_lease(front: Front) -> None:
+    front.simulator.say(PENDING.after(lambda: setattr(front.redis, "away", True)))
     answer = front.ask()
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
-    outage.away = False
-    rewind(31)
-    claim = queue.claim("example", limit=1, lease_seconds=30, token="worker", suspect=True)
+    front.redis.away = False
+    front.bench.rewind(31)
+    claim = front.queue.claim("example", limit=1, lease_seconds=30, token="worker", suspect=True)
     assert [one.hold for one in claim.tasks] == [Hold(Task("example", "a"), answer.body["generation"], "worker")]
 
 
 @pytest.mark.promise("ends", "202 is answered only once the task is in DynamoDB; without DynamoDB nothing is accepted")
 @pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
-def test_without_dynamodb_nothing_is_accepted_and_nobody_is_asked(
-    front: Front, dynamodb: "DynamoDBClient", simulator: Simulator, redis_client: "Redis", operation: str
-) -> None:
-    DynamoDBOutage(dynamodb).away = {operation}
-    redis = RedisOutage(redis_client)
+def test_without_dynamodb_nothing_is_accepted_and_nobody_is_asked(front: Front, operation: str) -> None:
+    front.dynamodb.away, front.redis.calls = {operation}, []
     with pytest.raises(StoreUnavailable):
         front.ask()
-    assert simulator.calls() == []
-    assert redis.calls == []
+    assert front.simulator.calls() == []
+    assert front.redis.calls == []
 
 
-@pytest.fixture
-def away_once_asked(dynamodb: "DynamoDBClient", simulator: Simulator) -> Callable[[Said], DynamoDBOutage]:
+def away_once_asked(front: Front, said: Said) -> None:
     """DynamoDB goes away while the provider gives that answer."""
-
-    def away_once_asked(said: Said) -> DynamoDBOutage:
-        outage = DynamoDBOutage(dynamodb)
-        simulator.say(said.after(lambda: setattr(outage, "away", {"UpdateItem"})))
-        return outage
-
-    return away_once_asked
+    front.simulator.say(said.after(lambda: setattr(front.dynamodb, "away", {"UpdateItem"})))
 
 
-def test_a_partial_answer_that_could_not_be_stored_is_shown_and_carried_in_redis(
-    front: Front, queue: Queue, away_once_asked: Callable[[Said], DynamoDBOutage]
-) -> None:
-    away_once_asked(pending(PARTIAL, id="j-1"))
+def test_a_partial_answer_that_could_not_be_stored_is_shown_and_carried_in_redis(front: Front) -> None:
+    away_once_asked(front, PENDING)
     answer = front.ask(provider="job")
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
-    [place] = queue.look([Task("job", "a")], records=True)
+    [place] = front.queue.look([Task("job", "a")], records=True)
     assert Record.from_text(place.record).outputs == {"id": "j-1"}
 
 
-def test_whole_data_that_could_not_be_stored_is_shown_and_asked_for_again(
-    front: Front, state: Any, away_once_asked: Callable[[Said], DynamoDBOutage]
-) -> None:
-    away_once_asked(completed(WHOLE))
+def test_whole_data_that_could_not_be_stored_is_shown_and_asked_for_again(front: Front) -> None:
+    away_once_asked(front, DONE)
     answer = front.ask()
     assert (answer.status, answer.body["status"], answer.body["data"]) == (202, "pending", WHOLE)
     assert answer.retry_after_seconds == 10
     assert front.item().status == "pending"
-    assert state() == {"a": ("waiting", answer.body["generation"])}
+    assert front.state() == {"a": ("waiting", answer.body["generation"])}
 
 
-def test_a_refusal_that_could_not_be_stored_is_not_told_yet(
-    front: Front, state: Any, away_once_asked: Callable[[Said], DynamoDBOutage]
-) -> None:
-    away_once_asked(refused())
+def test_a_refusal_that_could_not_be_stored_is_not_told_yet(front: Front) -> None:
+    away_once_asked(front, refused())
     answer = front.ask()
     assert (answer.status, answer.body["status"], answer.retry_after_seconds) == (202, "pending", 10)
-    assert state() == {"a": ("waiting", answer.body["generation"])}
+    assert front.state() == {"a": ("waiting", answer.body["generation"])}
 
 
 class Died(BaseException):
@@ -898,30 +748,24 @@ class Died(BaseException):
     ],
 )
 def test_wherever_it_dies_the_task_is_accepted_or_not_there_and_comes_back(
-    front: Front,
-    store: Store,
-    queue: Queue,
-    providers: dict[str, Provider],
-    monkeypatch: pytest.MonkeyPatch,
-    rewind: Callable[[float], None],
-    reconcile: Callable[[], None],
-    what: str,
-    step: str,
+    front: Front, monkeypatch: pytest.MonkeyPatch, what: str, step: str
 ) -> None:
     def dies(*_: Any, **__: Any) -> None:
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr({"queue": queue, "store": store, "provider": providers["job"]}[what], step, dies)
+        patch.setattr(
+            {"queue": front.queue, "store": front.store, "provider": front.providers["job"]}[what], step, dies
+        )
         with pytest.raises(Died):
             front.ask(provider="job")
     assert front.ask(provider="job").body["deduplicated"]
-    rewind(31)
-    reconcile()
-    rewind(200)
+    front.bench.rewind(31)
+    reconcile(front)
+    front.bench.rewind(200)
     [claimed] = (
-        *queue.claim("job", limit=1, lease_seconds=30, token="worker", suspect=True).tasks,
-        *queue.claim("job", limit=1, lease_seconds=30, token="worker").tasks,
+        *front.queue.claim("job", limit=1, lease_seconds=30, token="worker", suspect=True).tasks,
+        *front.queue.claim("job", limit=1, lease_seconds=30, token="worker").tasks,
     )
     assert (claimed.hold.generation, front.worker.work(claimed, 5).verb) == (
         front.item(provider="job").generation,
@@ -929,18 +773,16 @@ def test_wherever_it_dies_the_task_is_accepted_or_not_there_and_comes_back(
     )
 
 
-def test_dying_before_anything_was_written_leaves_nothing(
-    front: Front, store: Store, monkeypatch: pytest.MonkeyPatch, state: Any
-) -> None:
+def test_dying_before_anything_was_written_leaves_nothing(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: Any, **__: Any) -> None:
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "begin", dies)
+        patch.setattr(front.store, "begin", dies)
         with pytest.raises(Died):
             front.ask()
-    assert store.get(Task("example", "a"), 0) is None
-    assert state() == {}
+    assert front.store.get(Task("example", "a"), 0) is None
+    assert front.state() == {}
     assert front.ask().body["deduplicated"] is False
 
 
@@ -968,11 +810,11 @@ def test_a_new_request_leaves_its_workflow_with_the_task_and_tells_nobody_yet(fr
     assert (front.item().notify, front.told) == (frozenset({f"{TOKEN}0"}), [])
 
 
-def test_a_second_request_adds_its_own_once(front: Front, simulator: Simulator) -> None:
+def test_a_second_request_adds_its_own_once(front: Front) -> None:
     for number in (0, 1, 1):
         assert waiting(front, number).status == 202
     assert (front.item().notify, front.told) == (frozenset({f"{TOKEN}0", f"{TOKEN}1"}), [])
-    assert len(simulator.calls()) == 1
+    assert len(front.simulator.calls()) == 1
 
 
 def test_an_ended_task_has_nobody_left_to_tell_and_a_request_answered_from_it_is_told_at_once(front: Front) -> None:
@@ -1024,21 +866,19 @@ def test_a_workflow_that_cannot_be_told_now_is_to_be_named_again(front: Front) -
     assert caught.value.field == "notify"
 
 
-def test_a_workflow_that_nobody_would_tell_is_refused_and_nothing_is_begun(front: Front, simulator: Simulator) -> None:
+def test_a_workflow_that_nobody_would_tell_is_refused_and_nothing_is_begun(front: Front) -> None:
     with pytest.raises(BadRequest) as caught:
         front.ask(notify="durableCallbackId:x", allowed="stepFunctionsToken")
     assert caught.value.field == "notify"
-    assert simulator.calls() == []
+    assert front.simulator.calls() == []
 
 
-def test_a_refusal_whose_write_was_repeated_is_a_refusal(
-    front: Front, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_whose_write_was_repeated_is_a_refusal(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(*arguments: Any) -> Any:
         fail(*arguments)  # whose reply was lost: botocore repeats the call
         return fail(*arguments)
 
-    simulator.say(refused())
+    front.simulator.say(refused())
     fail = front.store.fail
     monkeypatch.setattr(front.store, "fail", twice)
     assert front.ask().status == 422

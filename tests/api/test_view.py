@@ -10,7 +10,7 @@ from shared.api import view
 from shared.api.answer import Answer
 from shared.api.view import instant, merge, show
 from shared.errors import NotFound, StoreUnavailable
-from shared.queue import Add, Queue
+from shared.queue import Add
 from shared.record import Record
 from shared.store import Item, Store
 from shared.store.item import Spilled
@@ -18,13 +18,12 @@ from shared.store.spill import Link
 from shared.task import Task
 from shared.work.parts import Parts
 from shared.work.worker import record_of
-from tests.support.clock import START_MS, Clock
-from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.backend import Backend
+from tests.support.clock import START_MS
 from tests.support.parts import parts_of
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from redis import Redis
+    pass
 
 TASK = Task("example", "a")
 ERROR = {"reason": "upstream", "error": "no such customer", "refused": False}
@@ -48,29 +47,21 @@ ITEM = Item(
 )
 
 
-@pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
+class Window(Backend):
+    """Where a user looks at the task."""
+
+    @property
+    def parts(self) -> Parts:
+        return parts_of(self.store, self.queue, {}, self.clock)
+
+    def status(self) -> Answer:
+        """What a user sees."""
+        return view.status(self.parts, TASK)
 
 
 @pytest.fixture
-def parts(store: Store, queue: Queue, clock: Clock) -> Parts:
-    return parts_of(store, queue, {}, clock)
-
-
-@pytest.fixture
-def begun(store: Store, clock: Clock) -> Callable[[], Item]:
-    """Begins the next generation of the task."""
-
-    def begun() -> Item:
-        item = store.begin(TASK, store.get(TASK, clock()), {}, clock())
-        assert item
-        return item
-
-    return begun
-
-
-Begun = Callable[[], Item]
+def window(backend: Backend) -> Window:
+    return Window(**vars(backend))
 
 
 # --- what is shown of an item
@@ -147,91 +138,81 @@ def test_an_instant_is_rfc_3339_in_utc_to_the_millisecond() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "whole"), [(-3, 1), (0, 1), (0.2, 1), (1, 1), (1.001, 2), (6.5, 7)])
-def test_retry_after_is_rounded_up_and_never_below_a_second(
-    parts: Parts, begun: Callable[[], Item], seconds: float, whole: int
-) -> None:
-    assert view.accepted(parts, begun(), seconds).retry_after_seconds == whole
+def test_retry_after_is_rounded_up_and_never_below_a_second(window: Window, seconds: float, whole: int) -> None:
+    assert view.accepted(window.parts, window.begin(TASK), seconds).retry_after_seconds == whole
 
 
 # --- where it stands
 
 
-def test_an_unknown_task_is_not_found(parts: Parts) -> None:
+def test_an_unknown_task_is_not_found(window: Window) -> None:
     with pytest.raises(NotFound) as caught:
-        view.status(parts, TASK)
+        window.status()
     assert caught.value.field == "name"
 
 
-def test_a_waiting_task_says_when_it_is_looked_at_next_and_how_it_went_so_far(
-    parts: Parts, begun: Begun, queue: Queue, clock: Clock
-) -> None:
-    item = begun()
+def test_a_waiting_task_says_when_it_is_looked_at_next_and_how_it_went_so_far(window: Window) -> None:
+    item = window.begin(TASK)
     record = dataclasses.replace(record_of(item), attempts=4, errors=2, progress=0.5, reason="http")
-    queue.add([Add(TASK, item.generation, record.to_text(), 60)], token="mine")
-    answer = view.status(parts, TASK)
+    window.queue.add([Add(TASK, item.generation, record.to_text(), 60)], token="mine")
+    answer = window.status()
     assert answer.status == 200
     assert answer.body["schedule"] == "waiting"
-    assert instant(clock() + 50_000) < answer.body["next_attempt_at"] <= instant(clock() + 60_000)
+    assert instant(window.clock() + 50_000) < answer.body["next_attempt_at"] <= instant(window.clock() + 60_000)
     told = {name: answer.body[name] for name in ("attempts", "errors", "progress", "reason")}
     assert told == {"attempts": 4, "errors": 2, "progress": 0.5, "reason": "http"}
 
 
-def test_an_etag_changes_with_what_happens_and_not_with_time(
-    parts: Parts, begun: Begun, queue: Queue, clock: Clock, rewind: Callable[[float], None], store: Store
-) -> None:
-    item = begun()
-    queue.add([Add(TASK, item.generation, record_of(item).to_text(), 60)], token="mine")
-    waiting = view.status(parts, TASK)
+def test_an_etag_changes_with_what_happens_and_not_with_time(window: Window, rewind: Callable[[float], None]) -> None:
+    item = window.begin(TASK)
+    window.queue.add([Add(TASK, item.generation, record_of(item).to_text(), 60)], token="mine")
+    waiting = window.status()
     assert waiting.etag
-    clock.advance(10)
+    window.clock.advance(10)
     rewind(20)
-    later = view.status(parts, TASK)
+    later = window.status()
     assert (later.etag, later.body == waiting.body) == (waiting.etag, False)
     rewind(60)
-    queue.claim("example", limit=1, lease_seconds=30, token="t")
-    processing = view.status(parts, TASK)
-    store.complete(TASK, item.generation, {"a": 2}, clock())
-    completed = view.status(parts, TASK)
+    window.queue.claim("example", limit=1, lease_seconds=30, token="t")
+    processing = window.status()
+    window.store.complete(TASK, item.generation, {"a": 2}, window.clock())
+    completed = window.status()
     assert len({waiting.etag, processing.etag, completed.etag}) == 3
 
 
-def test_a_task_being_processed_says_so(parts: Parts, begun: Begun, queue: Queue) -> None:
-    item = begun()
-    queue.add([Add(TASK, item.generation, record_of(item).to_text())], token="mine", lease_seconds=30)
-    body = view.status(parts, TASK).body
+def test_a_task_being_processed_says_so(window: Window) -> None:
+    item = window.begin(TASK)
+    window.queue.add([Add(TASK, item.generation, record_of(item).to_text())], token="mine", lease_seconds=30)
+    body = window.status().body
     assert (body["schedule"], body["attempts"]) == ("processing", 0)
     assert "next_attempt_at" not in body
 
 
-def test_a_pending_task_that_redis_has_lost_is_said_to_be_lost(parts: Parts, begun: Begun) -> None:
-    begun()
-    assert view.status(parts, TASK).body["schedule"] == "lost"
+def test_a_pending_task_that_redis_has_lost_is_said_to_be_lost(window: Window) -> None:
+    window.begin(TASK)
+    assert window.status().body["schedule"] == "lost"
 
 
 @pytest.mark.parametrize("ahead", [-1, 1])
-def test_another_generation_in_redis_tells_nothing_of_this_one(
-    parts: Parts, begun: Begun, seed: Any, ahead: int
-) -> None:
-    seed("a", generation=begun().generation + ahead, due_seconds=60)
-    assert view.status(parts, TASK).body["schedule"] == "lost"
+def test_another_generation_in_redis_tells_nothing_of_this_one(window: Window, ahead: int) -> None:
+    window.seed("a", generation=window.begin(TASK).generation + ahead, due_seconds=60)
+    assert window.status().body["schedule"] == "lost"
 
 
 @pytest.mark.junk
-def test_a_junk_record_hides_the_progress_and_nothing_else(parts: Parts, begun: Begun, seed: Any) -> None:
-    seed("a", generation=begun().generation, due_seconds=60, record="junk")
-    body = view.status(parts, TASK).body
+def test_a_junk_record_hides_the_progress_and_nothing_else(window: Window) -> None:
+    window.seed("a", generation=window.begin(TASK).generation, due_seconds=60, record="junk")
+    body = window.status().body
     assert body["schedule"] == "waiting"
     assert "attempts" not in body
 
 
-def test_a_failed_task_among_the_dead_letters_says_so(
-    parts: Parts, begun: Begun, store: Store, seed: Any, clock: Clock
-) -> None:
-    item = begun()
-    store.fail(TASK, item.generation, ERROR, clock())
-    assert "schedule" not in view.status(parts, TASK).body
-    seed("a", generation=item.generation, dead=True)
-    body = view.status(parts, TASK).body
+def test_a_failed_task_among_the_dead_letters_says_so(window: Window) -> None:
+    item = window.begin(TASK)
+    window.store.fail(TASK, item.generation, ERROR, window.clock())
+    assert "schedule" not in window.status().body
+    window.seed("a", generation=item.generation, dead=True)
+    body = window.status().body
     assert (body["status"], body["schedule"], body["error"]["reason"]) == ("failed", "dead letter", "upstream")
 
 
@@ -246,49 +227,43 @@ def end(store: Store, item: Item, status: str, now: int) -> None:
 
 
 @pytest.mark.parametrize("status", ["completed", "cancelled"])
-def test_what_has_ended_for_good_costs_no_look_at_redis(
-    parts: Parts, begun: Begun, store: Store, clock: Clock, redis_client: "Redis", status: str
-) -> None:
-    end(store, begun(), status, clock())
-    outage = RedisOutage(redis_client)
-    answer = view.status(parts, TASK)
+def test_what_has_ended_for_good_costs_no_look_at_redis(window: Window, status: str) -> None:
+    end(window.store, window.begin(TASK), status, window.clock())
+    answer = window.status()
     assert (answer.status, answer.body["status"]) == (200, status)
     assert "schedule" not in answer.body
-    assert outage.calls == []
+    assert window.redis.calls == []
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
-def test_without_redis_the_schedule_is_unknown_and_the_rest_is_told(
-    parts: Parts, begun: Begun, store: Store, clock: Clock, redis_client: "Redis", status: str
-) -> None:
-    end(store, begun(), status, clock())
-    outage = RedisOutage(redis_client)
-    outage.away = True
-    answer = view.status(parts, TASK)
-    assert len(outage.calls) == 1
-    outage.away = False
+def test_without_redis_the_schedule_is_unknown_and_the_rest_is_told(window: Window, status: str) -> None:
+    end(window.store, window.begin(TASK), status, window.clock())
+    window.redis.away = True
+    answer = window.status()
+    assert len(window.redis.calls) == 1
+    window.redis.away = False
     assert (answer.status, answer.body["status"], answer.body["schedule"]) == (200, status, "unknown")
 
 
-def test_without_dynamodb_nothing_is_known(parts: Parts, begun: Begun, dynamodb: "DynamoDBClient") -> None:
-    begun()
-    DynamoDBOutage(dynamodb).away = {"GetItem"}
+def test_without_dynamodb_nothing_is_known(window: Window) -> None:
+    window.begin(TASK)
+    window.dynamodb.away = {"GetItem"}
     with pytest.raises(StoreUnavailable):
-        view.status(parts, TASK)
+        window.status()
 
 
-def test_an_expired_item_is_as_unknown_as_none(parts: Parts, begun: Begun, store: Store, clock: Clock) -> None:
-    store.complete(TASK, begun().generation, {}, clock())
-    clock.advance(31 * 86400)
+def test_an_expired_item_is_as_unknown_as_none(window: Window) -> None:
+    window.store.complete(TASK, window.begin(TASK).generation, {}, window.clock())
+    window.clock.advance(31 * 86400)
     with pytest.raises(NotFound):
-        view.status(parts, TASK)
+        window.status()
 
 
-def test_a_record_need_not_know_everything_to_be_shown(parts: Parts, begun: Begun, seed: Any) -> None:
-    item = begun()
+def test_a_record_need_not_know_everything_to_be_shown(window: Window) -> None:
+    item = window.begin(TASK)
     record = Record(generation=item.generation, created_at=0, input={})
-    seed("a", generation=item.generation, due_seconds=60, record=record.to_text())
-    body = view.status(parts, TASK).body
+    window.seed("a", generation=item.generation, due_seconds=60, record=record.to_text())
+    body = window.status().body
     assert (body["attempts"], body["progress"], body["reason"]) == (0, None, None)
 
 

@@ -9,7 +9,7 @@ import pytest
 from local.servers.dynamodb import DynamoDB
 from tests.conftest import Server, server_or_skip
 from tests.faults.world import MakeWorld, StartServer, World
-from tests.support.simulator import Simulator, pending
+from tests.support.simulator import Simulator
 
 
 @pytest.fixture(scope="session")
@@ -17,14 +17,6 @@ def dynamodb_server(loopback_only: None) -> Iterator[DynamoDB]:
     """A server; each world has a table of its own there."""
     with DynamoDB() as server:
         yield server
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """A provider that takes every job and is at work for ever, unless told otherwise."""
-    with Simulator() as simulator:
-        simulator.say(pending({"city": "Ghent"}, id="j-1"))
-        yield simulator
 
 
 @pytest.fixture

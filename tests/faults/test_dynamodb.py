@@ -159,20 +159,6 @@ def session() -> Any:
 
 
 @pytest.fixture
-def redis_kind(request: pytest.FixtureRequest) -> str:
-    """fakeredis, unless a test asks for a real server."""
-    kind: str = getattr(request, "param", "fakeredis")
-    return kind
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        simulator.say(pending(PARTIAL, id="j-1"))
-        yield simulator
-
-
-@pytest.fixture
 def deployed(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

@@ -35,23 +35,11 @@ PARTIAL = {"city": "Ghent"}
 WHOLE = {"city": "Ghent", "rating": 4.5}
 
 
-@pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
-
-
 @pytest.fixture(params=[rest, http], ids=["rest", "http"])
 def shape(request: pytest.FixtureRequest) -> Shape:
     """Each test that makes its events with this runs for both shapes."""
     shape: Shape = request.param
     return shape
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        simulator.say(pending(PARTIAL, id="j-1"))
-        yield simulator
 
 
 def is_problem(answered: Answered, status: int, field: str | None) -> bool:

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -35,18 +35,6 @@ EVENTS = [
     {"version": "0", "detail": "{}"},
     sample("process-scheduler"),
 ]
-
-
-@pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        simulator.say(pending({"city": "Ghent"}, id="j-1"))
-        yield simulator
 
 
 def ask(deployed: Deployment, *names: str, provider: str = "example") -> None:

@@ -1,6 +1,5 @@
 """reconcile: whatever starts it, it brings back what Redis has lost and returns a tally."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,25 +9,13 @@ from shared.task import Task
 from tests.support.api_events import rest, sample
 from tests.support.deployment import FILES, Deployment
 from tests.support.outage import DynamoDBOutage, RedisOutage
-from tests.support.simulator import Simulator, completed, pending
+from tests.support.simulator import Simulator, completed
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from redis import Redis
 
 EVENTS: list[Any] = [None, {}, [], "a text", 7, {"detail": None}, sample("reconcile-scheduler")]
-
-
-@pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        simulator.say(pending({"city": "Ghent"}, id="j-1"))
-        yield simulator
 
 
 def ask(deployed: Deployment, *names: str) -> None:

@@ -128,7 +128,7 @@ def test_a_request_is_answered_at_once_and_its_data_arrives_by_itself(stack: Sta
     finish(stack, bench, f"example/{name}")
     last = requests.get(f"{url}/", {"task-name": name}, timeout=30)
     assert (last.status_code, last.json()["status"], last.json()["data"]) == (200, "completed", whole)
-    assert len([call for call in stack.third_party.calls if call.name == name]) == stack.third_party.asks(name)
+    assert len([call for call in stack.third_party.calls if call.name == name]) == stack.third_party.attempts(name)
 
 
 def test_the_location_of_a_new_task_leads_to_its_state(stack: Stack, bench: Bench, url: str) -> None:

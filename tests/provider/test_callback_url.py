@@ -1,7 +1,6 @@
 """The URLs that providers call back lead to one job each, and only those that were made here."""
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,12 +22,6 @@ BASE = "https://api.example.com/v1/"
 @pytest.fixture
 def secrets() -> Secrets:
     return Secrets({"env:KEY": "ours", "env:HOOK": "theirs"})
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        yield simulator
 
 
 @pytest.fixture

@@ -11,13 +11,14 @@ from redis import Redis
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNLIMITED, Health, Limits
-from shared.queue import Add, Hold, Queue, Release
+from shared.queue import Add, End, Hold, Queue, Release
+from shared.queue.queue import _SCRIPTS
 from shared.task import Task
 from tests.conftest import SERVERS
 from tests.support.keys import PREFIX, PROVIDER, Bench, key_of
 
 HOUR = 3600.0
-VERBS = ("add", "claim", "complete", "release", "bury", "forget", "hasten", "look", "strays")
+VERBS = sorted(path.stem for path in _SCRIPTS.glob("*.lua") if path.stem != "prelude")
 
 pytestmark = pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
 
@@ -35,7 +36,7 @@ def loaded(redis_client: "Redis", bare_queue: Queue) -> None:
 
 def every_verb(queue: Queue, bench: Bench) -> dict[str, Callable[[], object]]:
     """A call of each script that does all that the script can do."""
-    hold = {name: bench.seed(name, lease_seconds=30) for name in ("complete", "release", "bury", "forget")}
+    hold = {name: bench.seed(name, lease_seconds=30) for name in ("complete", "release", "bury", "forget", "end")}
     bench.seed("expired", lease_seconds=-5)
     bench.seed("suspect", crashes=1)
     bench.seed("due")
@@ -49,6 +50,7 @@ def every_verb(queue: Queue, bench: Bench) -> dict[str, Callable[[], object]]:
         "release": lambda: queue.release([Release(hold["release"], 5, "{}")]),
         "bury": lambda: queue.bury([hold["bury"]]),
         "forget": lambda: queue.forget([(task("forget"), 1), (task("dead"), 9)]),
+        "end": lambda: queue.end([End(task("end"), 1, "forgotten"), End(task("due"), 1, "buried")]),
         "hasten": lambda: queue.hasten([(task("later"), 1)]),
         "look": lambda: queue.look([task("due"), task("complete")], records=True),
         "strays": lambda: queue._call("strays", PROVIDER, (3, "0")),

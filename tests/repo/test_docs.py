@@ -9,7 +9,7 @@ import pytest
 from local import ROOT, docs
 from shared.reasons import Reason, Trait
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_what_is_made_from_code_is_fresh() -> None:
@@ -24,9 +24,26 @@ def test_a_part_that_is_not_as_its_maker_says_is_written_anew(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_to_a_file(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not link.startswith("http") and not (page.parent / link).exists()] == []
+def test_every_link_leads_to_a_file_and_every_anchor_to_a_heading(page: Path) -> None:
+    for link, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+        target = page.parent / link if link else page
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), f"{link}#{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_what_the_architecture_page_says_is_there_is_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| (\[[^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
+    assert len(rows) > 20
+    for files, there in rows:
+        code = "".join((ROOT / "docs" / path).read_text(encoding="utf-8") for path in re.findall(r"\]\((.+?)\)", files))
+        for part in re.findall(r"\w+", " ".join(re.findall(r"`([\w.]+)`", there))):
+            assert re.search(rf"\b(?:def|class|function|raise) {part}\b|^(?:-- )?{part}\b", code, re.MULTILINE), part
 
 
 def test_the_table_of_reasons_has_every_reason_with_its_meaning_and_what_follows() -> None:

@@ -33,11 +33,6 @@ LOCATION = "/tasks?provider=example&name=invoice-1001"
 
 
 @pytest.fixture
-def redis_kind() -> str:
-    return "fakeredis"
-
-
-@pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What goes out to the provider, which always answers with partial data."""
     calls: list[str] = []

@@ -13,12 +13,22 @@ if TYPE_CHECKING:
 
 
 class DynamoDBOutage:
-    """Operations of this client that stand in `away` fail as on a closed port; `calls` lists all that were tried."""
+    """Operations of this client that stand in `away` fail as on a closed port; `calls` lists all since it was set."""
 
     def __init__(self, client: "DynamoDBClient") -> None:
-        self.away: set[str] = set()
+        self._away: set[str] = set()
         self.calls: list[str] = []
         client.meta.events.register("before-call.dynamodb", self._call)
+
+    @property
+    def away(self) -> set[str]:
+        return self._away
+
+    @away.setter
+    def away(self, operations: set[str]) -> None:
+        self._away = operations
+        if operations:
+            self.calls.clear()
 
     def _call(self, model: Any, **_: object) -> None:
         self.calls.append(model.name)
@@ -27,13 +37,23 @@ class DynamoDBOutage:
 
 
 class RedisOutage:
-    """While `away`, every command of this client fails as on a closed port; `calls` lists all that were tried."""
+    """While `away`, every command of this client fails as on a closed port; `calls` lists all since it was set."""
 
     def __init__(self, client: "Redis") -> None:
-        self.away = False
+        self._away = False
         self.calls: list[str] = []
         self._execute: Any = client.execute_command
         client.execute_command = self._run  # type: ignore[method-assign]
+
+    @property
+    def away(self) -> bool:
+        return self._away
+
+    @away.setter
+    def away(self, away: bool) -> None:
+        self._away = away
+        if away:
+            self.calls.clear()
 
     def _run(self, *arguments: Any, **options: Any) -> Any:
         self.calls.append(arguments[0])

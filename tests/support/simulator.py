@@ -32,7 +32,7 @@ EXAMPLE: Json = {
     "data": "body.data",
     "polling": {"initialDelay": 2, "minDelay": 2, "maxDelay": 30, "jitter": "none", "maxErrors": 5},
 }
-"""A provider without a poll operation: the same request is repeated."""
+"""An API without jobs: the same request again and again."""
 
 JOB: Json = EXAMPLE | {
     "submit": {
@@ -96,6 +96,10 @@ def refused(error: Json = "no such customer") -> Said:
     return says(200, {"status": "refused", "error": error})
 
 
+PARTIAL = {"city": "Ghent"}
+WHOLE = {"city": "Ghent", "rating": 4.5}
+PENDING = pending(PARTIAL, id="j-1")
+DONE = completed(WHOLE)
 BROKEN = Said(hangs_up=True)
 """The connection ends without an answer."""
 

@@ -27,12 +27,6 @@ PROVIDER = provider(rules("http://127.0.0.1:1"))
 STRANGER = Hold(Task("example", "a"), 1, "another token")
 
 
-@pytest.fixture
-def redis_kind() -> str:
-    """The scripts' own contract is held elsewhere, on every kind."""
-    return "fakeredis"
-
-
 def settlement(hold: Hold, verb: Any, counts_as: str, **more: Any) -> Settlement:
     return Settlement(hold=hold, verb=verb, counts_as=counts_as, **more)
 

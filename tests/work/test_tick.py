@@ -4,14 +4,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from shared.errors import QueueUnavailable
 from shared.limits import Health
-from shared.provider import Provider
-from shared.queue import Add, Claim, Claimed, Queue, Release
+from shared.queue import Add, Claim, Claimed, Release
 from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
@@ -20,28 +20,20 @@ from shared.work.tick import SETTLE_SECONDS, Clockwork, Tick
 from shared.work.worker import Worker, record_of
 from tests.conftest import SERVERS
 from tests.support import asking
+from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
-from tests.support.keys import Bench
-from tests.support.outage import RedisOutage
 from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
 from tests.support.ticking import Trusting
 
 if TYPE_CHECKING:
-    from redis import Redis
+    pass
 
 Work = Callable[[Claimed], object]
 PROVIDER = asking.provider(asking.rules("http://127.0.0.1:1"))
 
 PATIENCE_SECONDS = 30
 """How long a thread of a test waits for what must come; only a failing test waits so long."""
-
-
-@pytest.fixture
-def redis_kind(request: pytest.FixtureRequest) -> str:
-    """fakeredis, unless a test asks for a real server."""
-    kind: str = getattr(request, "param", "fakeredis")
-    return kind
 
 
 class Doing(Worker):
@@ -96,24 +88,22 @@ class OneByOne(Executor):
         return future
 
 
-class Bed:
+@dataclass(repr=False)
+class Bed(QueueBackend):
     """Ticks over a queue, in time that only sleeping and working move."""
 
-    def __init__(self, queue: Queue, bench: Bench, clock: Clock) -> None:
-        self.queue = queue
-        self.bench = bench
-        self.clock = clock
+    def __post_init__(self) -> None:
         self.slept: list[float] = []
-        self.ends_at = clock.monotonic() + 80
+        self.ends_at = self.clock.monotonic() + 80
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.pass_(seconds)
 
-    def pass_(self, seconds: float) -> None:
-        """Let time pass, here and in Redis."""
-        self.clock.advance(seconds)
-        self.bench.rewind(seconds)
+    def fill(self, count: int, name: str = "task {}", **how: Any) -> None:
+        """Put so many tasks into the queue."""
+        for i in range(count):
+            self.seed(name.format(i), **how)
 
     def remaining(self) -> float:
         return self.ends_at - self.clock.monotonic()
@@ -136,70 +126,70 @@ class Bed:
 
 
 @pytest.fixture
-def bed(queue: Queue, bench: Bench, clock: Clock) -> Bed:
-    return Bed(queue, bench, clock)
+def bed(queue_backend: QueueBackend) -> Bed:
+    return Bed(**vars(queue_backend))
 
 
 # --- what is taken, and how often it is looked for
 
 
-def test_a_due_task_is_worked_on_and_settled(bed: Bed, seed: Any, state: Any) -> None:
-    seed("a", due_seconds=-1)
+def test_a_due_task_is_worked_on_and_settled(bed: Bed) -> None:
+    bed.seed("a", due_seconds=-1)
     worker = Doing()
     assert bed.tick(worker) == {"example": {"claimed": 1, "completed": 1}}
     assert worker.begun == ["a"]
     assert worker.seconds == {20}
-    assert state() == {}
+    assert bed.state() == {}
 
 
-def test_a_tasks_score_is_0_while_it_is_processed(bed: Bed, seed: Any, bench: Bench) -> None:
-    seed("a")
+def test_a_tasks_score_is_0_while_it_is_processed(bed: Bed) -> None:
+    bed.seed("a")
     scores: list[float | None] = []
-    bed.tick(Doing(lambda claimed: scores.append(bench.score("a"))))
+    bed.tick(Doing(lambda claimed: scores.append(bed.bench.score("a"))))
     assert scores == [0]
 
 
-def test_only_scores_above_0_and_not_in_the_future_are_taken(bed: Bed, seed: Any, state: Any) -> None:
-    seed("due")
-    seed("later", due_seconds=3600)
-    seed("taken", lease_seconds=20)
+def test_only_scores_above_0_and_not_in_the_future_are_taken(bed: Bed) -> None:
+    bed.seed("due")
+    bed.seed("later", due_seconds=3600)
+    bed.seed("taken", lease_seconds=20)
     worker = Doing()
     bed.tick(worker)
     assert worker.begun == ["due"]
-    assert state() == {"later": ("waiting", 1), "taken": ("processing", 1)}
+    assert bed.state() == {"later": ("waiting", 1), "taken": ("processing", 1)}
 
 
-def test_a_quiet_queue_costs_one_round_trip_per_provider_and_no_waiting(bed: Bed, redis_client: "Redis") -> None:
+def test_a_quiet_queue_costs_one_round_trip_per_provider_and_no_waiting(bed: Bed) -> None:
     bed.tick(Doing(), providers=("coin", "example"))  # loads the script
-    outage = RedisOutage(redis_client)
+    bed.redis.calls.clear()
     assert bed.tick(Doing(), providers=("coin", "example")) == {"coin": {}, "example": {}}
-    assert outage.calls == ["EVALSHA"] * 2
+    assert bed.redis.calls == ["EVALSHA"] * 2
     assert bed.slept == []
 
 
-def test_it_looks_every_five_seconds_and_when_the_next_task_falls_due(bed: Bed, seed: Any) -> None:
-    seed("a", due_seconds=12)
+def test_it_looks_every_five_seconds_and_when_the_next_task_falls_due(bed: Bed) -> None:
+    bed.seed("a", due_seconds=12)
     worker = Doing()
     bed.tick(worker)
     assert [round(seconds) for seconds in bed.slept] == [5, 5, 2]
     assert worker.begun == ["a"]
 
 
-def test_it_ends_as_soon_as_nothing_falls_due_within_idle_seconds(bed: Bed, seed: Any) -> None:
-    seed("a", due_seconds=16)
+def test_it_ends_as_soon_as_nothing_falls_due_within_idle_seconds(bed: Bed) -> None:
+    bed.seed("a", due_seconds=16)
     assert bed.tick(Doing()) == {"example": {}}
     assert bed.slept == []
     assert bed.tick(Doing(), idle_seconds=17) == {"example": {"claimed": 1, "completed": 1}}
 
 
-def test_it_does_not_wait_for_what_falls_due_only_after_the_window(bed: Bed, seed: Any) -> None:
-    seed("a", due_seconds=8)
+def test_it_does_not_wait_for_what_falls_due_only_after_the_window(bed: Bed) -> None:
+    bed.seed("a", due_seconds=8)
     assert bed.tick(Doing(), window_seconds=7) == {"example": {}}
     assert bed.slept == []
 
 
-def test_a_snoozed_task_is_asked_about_again_in_the_same_tick(bed: Bed, seed: Any) -> None:
-    seed("a")
+def test_a_snoozed_task_is_asked_about_again_in_the_same_tick(bed: Bed) -> None:
+    bed.seed("a")
     delays = iter([10, 10])
     worker = Doing(lambda claimed: snoozed(claimed, seconds) if (seconds := next(delays, 0)) else None)
     assert bed.tick(worker) == {"example": {"claimed": 3, "snoozed": 2, "completed": 1}}
@@ -209,9 +199,8 @@ def test_a_snoozed_task_is_asked_about_again_in_the_same_tick(bed: Bed, seed: An
 # --- in parallel, without a barrier
 
 
-def test_attempts_run_in_parallel_and_never_more_than_parallel_tasks(bed: Bed, seed: Any) -> None:
-    for i in range(9):
-        seed(f"task {i}")
+def test_attempts_run_in_parallel_and_never_more_than_parallel_tasks(bed: Bed) -> None:
+    bed.fill(9)
     together, lock, running, most = threading.Barrier(3), threading.Lock(), set[str](), 0
 
     def work(claimed: Claimed) -> None:
@@ -228,10 +217,9 @@ def test_attempts_run_in_parallel_and_never_more_than_parallel_tasks(bed: Bed, s
     assert most == 3
 
 
-def test_a_finished_attempt_is_replaced_while_the_slowest_still_runs(bed: Bed, seed: Any) -> None:
-    seed("slow", due_seconds=-9)
-    for i in range(6):
-        seed(f"quick {i}")
+def test_a_finished_attempt_is_replaced_while_the_slowest_still_runs(bed: Bed) -> None:
+    bed.seed("slow", due_seconds=-9)
+    bed.fill(6, "quick {}")
     quick, all_quick_done = threading.Semaphore(0), list[bool]()
 
     def work(claimed: Claimed) -> None:
@@ -244,28 +232,27 @@ def test_a_finished_attempt_is_replaced_while_the_slowest_still_runs(bed: Bed, s
     assert all_quick_done == [True] * 6
 
 
-def test_no_more_is_claimed_than_there_are_free_slots(bed: Bed, seed: Any, state: Any) -> None:
-    for i in range(5):
-        seed(f"task {i}")
+def test_no_more_is_claimed_than_there_are_free_slots(bed: Bed) -> None:
+    bed.fill(5)
     seen: list[Counter[str]] = []
     together = threading.Barrier(2)
 
     def work(claimed: Claimed) -> None:
         if together.wait(PATIENCE_SECONDS) == 0:
-            seen.append(Counter(where for where, _ in state().values()))
+            seen.append(Counter(where for where, _ in bed.state().values()))
         together.wait(PATIENCE_SECONDS)
 
-    seed("task 5")
+    bed.seed("task 5")
     bed.tick(Doing(work), pool=ThreadPoolExecutor, parallel_tasks=2)
     assert seen[0] == Counter(processing=2, waiting=4)
     assert all(counts["processing"] <= 2 for counts in seen)
 
 
 @pytest.mark.promise("turns", "providers with due tasks share the slots")
-def test_providers_with_due_tasks_share_the_slots_at_every_moment(bed: Bed, seed: Any) -> None:
+def test_providers_with_due_tasks_share_the_slots_at_every_moment(bed: Bed) -> None:
     for provider in ("a", "b"):
         for i in range(20):
-            seed(f"{provider} {i}", provider=provider)
+            bed.seed(f"{provider} {i}", provider=provider)
     worker = Doing()
     bed.tick(worker, providers=("a", "b"), pool=lambda slots: OneByOne(slots, 40), parallel_tasks=4)
     lead = 0
@@ -275,18 +262,17 @@ def test_providers_with_due_tasks_share_the_slots_at_every_moment(bed: Bed, seed
     assert len(worker.begun) == 40
 
 
-def test_a_single_slot_is_shared_too(bed: Bed, seed: Any) -> None:
+def test_a_single_slot_is_shared_too(bed: Bed) -> None:
     for provider in ("a", "b", "c"):
         for i in range(5):
-            seed(f"{provider} {i}", provider=provider)
+            bed.seed(f"{provider} {i}", provider=provider)
     worker = Doing()
     bed.tick(worker, providers=("a", "b", "c"), parallel_tasks=1)
     assert [name[0] for name in worker.begun] == ["a", "b", "c"] * 5
 
 
-def test_a_provider_alone_gets_every_slot(bed: Bed, seed: Any) -> None:
-    for i in range(4):
-        seed(f"task {i}", provider="b")
+def test_a_provider_alone_gets_every_slot(bed: Bed) -> None:
+    bed.fill(4, "task {}", provider="b")
     together = threading.Barrier(4)
     worker = Doing(lambda _: together.wait(PATIENCE_SECONDS))
     tally = bed.tick(worker, providers=("a", "b", "c"), pool=ThreadPoolExecutor, parallel_tasks=4)
@@ -296,66 +282,61 @@ def test_a_provider_alone_gets_every_slot(bed: Bed, seed: Any) -> None:
 # --- the window and the deadline
 
 
-def test_attempts_start_until_the_window_ends(bed: Bed, seed: Any, state: Any, clock: Clock) -> None:
-    seed("a")
-    began = clock.monotonic()
+def test_attempts_start_until_the_window_ends(bed: Bed) -> None:
+    bed.seed("a")
+    began = bed.clock.monotonic()
     starts: list[float] = []
 
     def work(claimed: Claimed) -> Settlement:
-        starts.append(clock.monotonic() - began)
+        starts.append(bed.clock.monotonic() - began)
         bed.pass_(12)
         return snoozed(claimed)
 
     bed.tick(Doing(work), window_seconds=50)
     assert starts == [0, 12, 24, 36, 48]
-    assert state() == {"a": ("waiting", 1)}
+    assert bed.state() == {"a": ("waiting", 1)}
 
 
-def test_a_function_with_less_time_starts_nothing_that_it_could_not_end(bed: Bed, seed: Any, clock: Clock) -> None:
-    seed("a")
+def test_a_function_with_less_time_starts_nothing_that_it_could_not_end(bed: Bed) -> None:
+    bed.seed("a")
 
     def work(claimed: Claimed) -> Settlement:
         bed.pass_(4)
         return snoozed(claimed)
 
     worker = Doing(work)
-    bed.ends_at = clock.monotonic() + 20 + SETTLE_SECONDS + 10
+    bed.ends_at = bed.clock.monotonic() + 20 + SETTLE_SECONDS + 10
     bed.tick(worker)
     assert len(worker.begun) == 3  # after 0, 4 and 8 seconds of the 10
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 20 + SETTLE_SECONDS])
-def test_without_time_for_an_attempt_nothing_is_claimed(
-    bed: Bed, seed: Any, redis_client: "Redis", seconds: float
-) -> None:
-    seed("a")
-    outage = RedisOutage(redis_client)
+def test_without_time_for_an_attempt_nothing_is_claimed(bed: Bed, seconds: float) -> None:
+    bed.seed("a")
+    bed.redis.calls.clear()
     assert bed.tick(Doing(), remaining=lambda: seconds) == {"example": {}}
-    assert outage.calls == []
+    assert bed.redis.calls == []
 
 
-def test_what_was_claimed_too_late_to_be_started_is_released(
-    bed: Bed, seed: Any, state: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for i in range(3):
-        seed(f"task {i}")
-    claim = queue.claim
+def test_what_was_claimed_too_late_to_be_started_is_released(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed.fill(3)
+    claim = bed.queue.claim
 
     def slow(*arguments: Any, **options: Any) -> Claim:
         found = claim(*arguments, **options)
         bed.clock.advance(51)
         return found
 
-    monkeypatch.setattr(queue, "claim", slow)
+    monkeypatch.setattr(bed.queue, "claim", slow)
     worker = Doing()
     assert bed.tick(worker) == {"example": {"claimed": 3, "released": 3}}
     assert worker.begun == []
-    assert set(state().values()) == {("waiting", 1)}
+    assert set(bed.state().values()) == {("waiting", 1)}
 
 
-def test_a_hung_attempt_is_abandoned_to_its_lease_and_the_others_are_settled(bed: Bed, seed: Any, state: Any) -> None:
-    seed("hung")
-    seed("sound")
+def test_a_hung_attempt_is_abandoned_to_its_lease_and_the_others_are_settled(bed: Bed) -> None:
+    bed.seed("hung")
+    bed.seed("sound")
     over, left = threading.Event(), iter(range(40, -1, -1))
     try:
         tally = bed.tick(
@@ -369,13 +350,13 @@ def test_a_hung_attempt_is_abandoned_to_its_lease_and_the_others_are_settled(bed
         over.set()
     assert tally == {"example": {"claimed": 2, "completed": 1, "abandoned": 1}}
     assert next(left) > 0
-    assert state() == {"hung": ("processing", 1)}
+    assert bed.state() == {"hung": ("processing", 1)}
 
 
 def test_a_run_whose_last_attempt_took_all_the_time_abandons_nothing(
-    bed: Bed, seed: Any, caplog: pytest.LogCaptureFixture
+    bed: Bed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    seed("a")
+    bed.seed("a")
     assert bed.tick(Doing(lambda _: bed.clock.advance(79))) == {"example": {"claimed": 1, "completed": 1}}
     assert "abandoned" not in caplog.text
 
@@ -383,10 +364,10 @@ def test_a_run_whose_last_attempt_took_all_the_time_abandons_nothing(
 # --- suspects
 
 
-def test_a_suspect_waits_until_nothing_else_is_due_and_then_runs_alone(bed: Bed, seed: Any) -> None:
-    seed("suspect", due_seconds=-9, crashes=1)
-    seed("before 1")
-    seed("before 2")
+def test_a_suspect_waits_until_nothing_else_is_due_and_then_runs_alone(bed: Bed) -> None:
+    bed.seed("suspect", due_seconds=-9, crashes=1)
+    bed.seed("before 1")
+    bed.seed("before 2")
     lock, running, beside = threading.Lock(), set[str](), list[str]()
 
     def work(claimed: Claimed) -> None:
@@ -394,8 +375,8 @@ def test_a_suspect_waits_until_nothing_else_is_due_and_then_runs_alone(bed: Bed,
         with lock:
             running.add(name)
         if name == "suspect":
-            seed("after 1")
-            seed("after 2")
+            bed.seed("after 1")
+            bed.seed("after 2")
             beside.extend(running)
         with lock:
             running.discard(name)
@@ -406,9 +387,8 @@ def test_a_suspect_waits_until_nothing_else_is_due_and_then_runs_alone(bed: Bed,
     assert [name.split()[0] for name in worker.begun] == ["before", "before", "suspect", "after", "after"]
 
 
-def test_nothing_is_claimed_beside_a_running_suspect(bed: Bed, seed: Any, redis_client: "Redis") -> None:
-    outage = RedisOutage(redis_client)
-    seed("suspect", crashes=1)
+def test_nothing_is_claimed_beside_a_running_suspect(bed: Bed) -> None:
+    bed.seed("suspect", crashes=1)
     begun, over = threading.Event(), threading.Event()
 
     def work(claimed: Claimed) -> None:
@@ -420,17 +400,17 @@ def test_nothing_is_claimed_beside_a_running_suspect(bed: Bed, seed: Any, redis_
     ticking = threading.Thread(target=lambda: bed.tick(worker, pool=ThreadPoolExecutor, tick_seconds=0.01))
     ticking.start()
     assert begun.wait(PATIENCE_SECONDS)
-    seed("neighbour", due_seconds=-1)
-    before = outage.calls.count("EVALSHA")
+    bed.seed("neighbour", due_seconds=-1)
+    before = bed.redis.calls.count("EVALSHA")
     assert not over.wait(0.05)  # several times tick_seconds: it would have looked
-    assert (outage.calls.count("EVALSHA"), worker.begun) == (before, ["suspect"])
+    assert (bed.redis.calls.count("EVALSHA"), worker.begun) == (before, ["suspect"])
     over.set()
     ticking.join(PATIENCE_SECONDS)
     assert worker.begun == ["suspect", "neighbour"]
 
 
-def test_a_suspect_gets_no_company_even_when_the_time_is_nearly_over(bed: Bed, seed: Any) -> None:
-    seed("suspect", crashes=1)
+def test_a_suspect_gets_no_company_even_when_the_time_is_nearly_over(bed: Bed) -> None:
+    bed.seed("suspect", crashes=1)
     left, over, running, beside = [60, 2.5, 2.6], threading.Event(), set[str](), dict[str, set[str]]()
 
     def remaining() -> float:
@@ -438,7 +418,7 @@ def test_a_suspect_gets_no_company_even_when_the_time_is_nearly_over(bed: Bed, s
             over.set()
             return 60
         if len(left) == 1:
-            seed("neighbour", due_seconds=-1)
+            bed.seed("neighbour", due_seconds=-1)
         return left.pop(0)
 
     def work(claimed: Claimed) -> None:
@@ -452,13 +432,13 @@ def test_a_suspect_gets_no_company_even_when_the_time_is_nearly_over(bed: Bed, s
     assert beside == {"suspect": set(), "neighbour": set()}
 
 
-def test_in_the_last_third_a_suspect_goes_first_however_much_is_due(bed: Bed, seed: Any, clock: Clock) -> None:
-    seed("suspect", crashes=1)
-    seed("ordinary")
-    began, starts = clock.monotonic(), list[tuple[str, float]]()
+def test_in_the_last_third_a_suspect_goes_first_however_much_is_due(bed: Bed) -> None:
+    bed.seed("suspect", crashes=1)
+    bed.seed("ordinary")
+    began, starts = bed.clock.monotonic(), list[tuple[str, float]]()
 
     def work(claimed: Claimed) -> Settlement | None:
-        starts.append((claimed.hold.task.name, clock.monotonic() - began))
+        starts.append((claimed.hold.task.name, bed.clock.monotonic() - began))
         bed.pass_(5)
         return snoozed(claimed) if claimed.hold.task.name == "ordinary" else None
 
@@ -473,17 +453,15 @@ def test_in_the_last_third_a_suspect_goes_first_however_much_is_due(bed: Bed, se
     ]
 
 
-def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_is_begun(
-    bed: Bed, seed: Any, clock: Clock
-) -> None:
-    seed("suspect", due_seconds=-9, crashes=1)
+def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_is_begun(bed: Bed) -> None:
+    bed.seed("suspect", due_seconds=-9, crashes=1)
     for i, name in enumerate(("slow", "quick", "more")):
-        seed(name, due_seconds=i - 5)
-    began, looks, looked_often, running, beside = clock.monotonic(), 0, threading.Event(), set[str](), list[str]()
+        bed.seed(name, due_seconds=i - 5)
+    began, looks, looked_often, running, beside = bed.clock.monotonic(), 0, threading.Event(), set[str](), list[str]()
 
     def remaining() -> float:
         nonlocal looks
-        looks += clock.monotonic() >= began + 20
+        looks += bed.clock.monotonic() >= began + 20
         if looks > 5:
             looked_often.set()
         return 60
@@ -494,7 +472,7 @@ def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_i
         if name == "slow":
             looked_often.wait(PATIENCE_SECONDS)
         elif name == "quick":
-            clock.advance(21)
+            bed.clock.advance(21)
         elif name == "suspect":
             beside.extend(running)
         running.discard(name)
@@ -507,10 +485,10 @@ def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_i
     assert worker.begun[2:] == ["suspect", "more"]
 
 
-def test_several_suspects_run_one_by_one_whatever_provider_they_are_of(bed: Bed, seed: Any) -> None:
+def test_several_suspects_run_one_by_one_whatever_provider_they_are_of(bed: Bed) -> None:
     for provider in ("a", "b"):
         for i in range(2):
-            seed(f"{provider} {i}", provider=provider, crashes=1)
+            bed.seed(f"{provider} {i}", provider=provider, crashes=1)
     lock, running, most = threading.Lock(), 0, 0
 
     def work(claimed: Claimed) -> None:
@@ -526,62 +504,55 @@ def test_several_suspects_run_one_by_one_whatever_provider_they_are_of(bed: Bed,
     assert most == 1
 
 
-def test_a_suspect_that_somebody_else_took_meanwhile_holds_nobody_up(
-    bed: Bed, seed: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seed("suspect", crashes=1)
-    claim = queue.claim
+def test_a_suspect_that_somebody_else_took_meanwhile_holds_nobody_up(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed.seed("suspect", crashes=1)
+    claim = bed.queue.claim
 
     def beaten(provider: str, **options: Any) -> Claim:
         if options["suspect"]:
             claim(provider, **(options | {"token": "somebody else", "limit": 1}))
         return claim(provider, **options)
 
-    monkeypatch.setattr(queue, "claim", beaten)
+    monkeypatch.setattr(bed.queue, "claim", beaten)
     assert bed.tick(Doing()) == {"example": {}}
 
 
 # --- what goes wrong
 
 
-def test_redis_away_is_a_count_and_no_error(bed: Bed, seed: Any, redis_client: "Redis") -> None:
-    seed("a")
-    outage = RedisOutage(redis_client)
-    outage.away = True
+def test_redis_away_is_a_count_and_no_error(bed: Bed) -> None:
+    bed.seed("a")
+    bed.redis.away = True
     assert bed.tick(Doing(), providers=("coin", "example")) == {
         "coin": {"unreachable": 1},
         "example": {"unreachable": 1},
     }
-    assert len(outage.calls) == 2
-    outage.away = False
+    assert len(bed.redis.calls) == 2
+    bed.redis.away = False
     assert bed.tick(Doing())["example"]["completed"] == 1
 
 
-def test_redis_away_at_the_end_leaves_the_task_to_its_lease(
-    bed: Bed, seed: Any, redis_client: "Redis", state: Any
-) -> None:
-    seed("a")
-    outage = RedisOutage(redis_client)
-    tally = bed.tick(Doing(lambda _: setattr(outage, "away", True)))
+def test_redis_away_at_the_end_leaves_the_task_to_its_lease(bed: Bed) -> None:
+    bed.seed("a")
+    tally = bed.tick(Doing(lambda _: setattr(bed.redis, "away", True)))
     assert tally["example"] == {"claimed": 1, "unreachable": 2}  # settling, and the look after it
-    outage.away = False
-    assert state() == {"a": ("processing", 1)}
+    bed.redis.away = False
+    assert bed.state() == {"a": ("processing", 1)}
     bed.pass_(31)
     assert bed.tick(Doing())["example"] == {"claimed": 1, "expired": 1, "completed": 1}
 
 
-def test_lost_tasks_are_counted(bed: Bed, seed: Any, queue: Queue) -> None:
-    seed("a")
-    tally = bed.tick(Doing(lambda claimed: queue.forget([(claimed.hold.task, 1)])))
+def test_lost_tasks_are_counted(bed: Bed) -> None:
+    bed.seed("a")
+    tally = bed.tick(Doing(lambda claimed: bed.queue.forget([(claimed.hold.task, 1)])))
     assert tally["example"] == {"claimed": 1, "lost": 1}
 
 
 @pytest.mark.promise("once", "a due task is given to one worker")
 @pytest.mark.server
 @pytest.mark.parametrize("redis_kind", ["valkey", "redis"], indirect=True)
-def test_two_ticks_at_once_ask_about_each_task_once(bed: Bed, seed: Any, state: Any) -> None:
-    for i in range(20):
-        seed(f"task {i}")
+def test_two_ticks_at_once_ask_about_each_task_once(bed: Bed) -> None:
+    bed.fill(20)
     start, workers, tallies = threading.Barrier(2), [Doing(), Doing()], list[Any]()
 
     def tick(worker: Worker) -> None:
@@ -595,71 +566,60 @@ def test_two_ticks_at_once_ask_about_each_task_once(bed: Bed, seed: Any, state: 
         thread.join(PATIENCE_SECONDS)
     assert Counter(workers[0].begun + workers[1].begun) == Counter(f"task {i}" for i in range(20))
     assert sum(tally["example"].get("completed", 0) for tally in tallies) == 20
-    assert state() == {}
+    assert bed.state() == {}
 
 
 # --- with the real worker and a real provider
 
 
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as simulator:
-        yield simulator
+@dataclass(repr=False)
+class RealBed(Bed, Backend):
+    """Ticks with the real worker, over the simulator."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.simulator = Simulator()
+        self.provider = self.simulator.provider(EXAMPLE, polling={"minDelay": 2, "multiplier": 1, "jitter": "none"})
+        self.worker = Worker(parts_of(self.store, None, {"example": self.provider}, self.clock))
 
-@pytest.fixture
-def provider(simulator: Simulator) -> Provider:
-    return simulator.provider(EXAMPLE, polling={"minDelay": 2, "multiplier": 1, "jitter": "none"})
-
-
-@pytest.fixture
-def worker(store: Store, provider: Provider, clock: Clock) -> Worker:
-    return Worker(parts_of(store, None, {"example": provider}, clock))
-
-
-@pytest.fixture
-def begun(store: Store, queue: Queue, clock: Clock) -> Callable[[str], Item]:
-    """Begins a task and puts it into the queue, due now."""
-
-    def begun(name: str) -> Item:
-        task = Task("example", name)
-        item = store.begin(task, None, {}, clock())
-        assert item is not None
-        queue.add([Add(task, item.generation, record_of(item).to_text())], token="mine")
+    def begun(self, name: str) -> Item:
+        """Begins a task and puts it into the queue, due now."""
+        item = self.begin(Task("example", name))
+        self.queue.add([Add(item.task, item.generation, record_of(item).to_text())], token="mine")
         return item
 
-    return begun
 
-
-Begun = Callable[[str], Item]
+@pytest.fixture
+def real(backend: Backend) -> Iterator[RealBed]:
+    bed = RealBed(**vars(backend))
+    with bed.simulator:
+        yield bed
 
 
 @pytest.mark.promise("ends", "one failing task or provider harms no other")
-def test_a_bad_task_and_a_broken_one_harm_no_other(
-    bed: Bed, begun: Begun, simulator: Simulator, provider: Provider, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_task_and_a_broken_one_harm_no_other(real: RealBed, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(10):
-        begun(f"task {i}")
-    simulator.say(completed({}))
-    real, record = provider.attempt, worker._record
-    monkeypatch.setattr(provider, "attempt", lambda one, *a, **k: 1 / 0 if one.name == "task 3" else real(one, *a, **k))
-    monkeypatch.setattr(worker, "_record", lambda one: 1 / 0 if one.hold.task.name == "task 7" else record(one))
-    tally = bed.tick(worker, pool=ThreadPoolExecutor, idle_seconds=0)
+        real.begun(f"task {i}")
+    real.simulator.say(completed({}))
+    attempt, record = real.provider.attempt, real.worker._record
+    monkeypatch.setattr(
+        real.provider, "attempt", lambda one, *a, **k: 1 / 0 if one.name == "task 3" else attempt(one, *a, **k)
+    )
+    monkeypatch.setattr(real.worker, "_record", lambda one: 1 / 0 if one.hold.task.name == "task 7" else record(one))
+    tally = real.tick(real.worker, pool=ThreadPoolExecutor, idle_seconds=0)
     assert tally["example"] == {"claimed": 10, "completed": 8, "retried": 1, "released": 1}
-    assert bed.bench.state().keys() == {"task 3", "task 7"}
+    assert real.state().keys() == {"task 3", "task 7"}
 
 
 @pytest.mark.promise("ends", "one failing task or provider harms no other")
-def test_a_provider_that_fails_harms_no_other_provider(
-    bed: Bed, begun: Begun, simulator: Simulator, worker: Worker, state: Any
-) -> None:
-    begun("broken")
-    begun("sound")
-    simulator.say(BROKEN, to="broken")
-    simulator.say(completed({}), to="sound")
-    tally = bed.tick(worker, idle_seconds=0)
+def test_a_provider_that_fails_harms_no_other_provider(real: RealBed) -> None:
+    real.begun("broken")
+    real.begun("sound")
+    real.simulator.say(BROKEN, to="broken")
+    real.simulator.say(completed({}), to="sound")
+    tally = real.tick(real.worker, idle_seconds=0)
     assert tally["example"] == {"claimed": 2, "completed": 1, "retried": 1}
-    assert list(state()) == ["broken"]
+    assert list(real.state()) == ["broken"]
 
 
 class Died(BaseException):
@@ -668,18 +628,12 @@ class Died(BaseException):
 
 @pytest.mark.promise("ends", "a task that kills its workers fails after `MAX_CRASHES`; no other task is affected")
 def test_a_task_that_kills_its_worker_is_given_up_and_its_neighbours_are_served(
-    bed: Bed,
-    begun: Begun,
-    simulator: Simulator,
-    provider: Provider,
-    worker: Worker,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
+    real: RealBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("killer", "x", "y", "z"):
-        begun(name)
-    simulator.say(completed({}))
-    ask, killed = provider.attempt, list[str]()
+        real.begun(name)
+    real.simulator.say(completed({}))
+    ask, killed = real.provider.attempt, list[str]()
 
     def kills(task: Task, *arguments: Any, **options: Any) -> Any:
         if task.name == "killer":
@@ -687,35 +641,31 @@ def test_a_task_that_kills_its_worker_is_given_up_and_its_neighbours_are_served(
             raise Died
         return ask(task, *arguments, **options)
 
-    monkeypatch.setattr(provider, "attempt", kills)
+    monkeypatch.setattr(real.provider, "attempt", kills)
     for _ in range(6):
         try:
-            bed.tick(worker)
+            real.tick(real.worker)
         except Died:
-            bed.pass_(31)
-            bed.ends_at += 31
+            real.pass_(31)
+            real.ends_at += 31
     assert len(killed) == 4
-    assert bed.bench.state() == {"killer": ("dead", bed.bench.state()["killer"][1])}
-    item = store.get(Task("example", "killer"), bed.clock())
-    assert item
+    assert real.state() == {"killer": ("dead", real.state()["killer"][1])}
+    item = real.item_of(Task("example", "killer"))
     assert (item.status, item.error["reason"]) == ("failed", "crashed")
     for name in ("x", "y", "z"):
-        item = store.get(Task("example", name), bed.clock())
-        assert item
+        item = real.item_of(Task("example", name))
         assert item.status == "completed"
 
 
 @pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
 @pytest.mark.parametrize("troubles", [0, 1, 9], ids=["the first", "the second", "the tenth"])
-def test_tasks_that_fail_together_come_back_one_by_one(
-    bed: Bed, queue: Queue, simulator: Simulator, clock: Clock, troubles: int
-) -> None:
+def test_tasks_that_fail_together_come_back_one_by_one(bed: Bed, simulator: Simulator, troubles: int) -> None:
     least, most = 60, 600
-    record = Record(generation=1, created_at=clock(), input={}, errors=troubles).to_text()
-    queue.add([Add(Task("example", f"{number}"), 1, record) for number in range(300)], token="mine")
+    record = Record(generation=1, created_at=bed.clock(), input={}, errors=troubles).to_text()
+    bed.queue.add([Add(Task("example", f"{number}"), 1, record) for number in range(300)], token="mine")
     simulator.say(says(300, {}))  # trouble with each task, and none that pauses the provider
     provider = simulator.provider(EXAMPLE, polling={"minDelay": least, "maxDelay": most, "maxErrors": 1000})
-    worker = Worker(parts_of(cast(Store, Trusting()), None, {"example": provider}, clock))
+    worker = Worker(parts_of(cast(Store, Trusting()), None, {"example": provider}, bed.clock))
     began = bed.bench.keys.now()
     assert bed.tick(worker, pool=ThreadPoolExecutor)["example"] == {"claimed": 300, "retried": 300}
     ended = bed.bench.keys.now()
@@ -731,33 +681,28 @@ def test_tasks_that_fail_together_come_back_one_by_one(
 @pytest.mark.promise(
     "ends", "a provider that never finishes ends the task at `maxWaitTime`, with the last partial data"
 )
-def test_running_for_ever_ends_with_timeout_and_the_last_partial_data(
-    bed: Bed, begun: Begun, simulator: Simulator, worker: Worker, store: Store, clock: Clock
-) -> None:
-    item = begun("a")
-    simulator.say(pending({"rows": 1}))
-    assert bed.tick(worker, idle_seconds=0)["example"] == {"claimed": 1, "snoozed": 1}
-    bed.pass_(8 * 86400)
-    bed.ends_at = clock.monotonic() + 80
-    assert bed.tick(worker)["example"] == {"claimed": 1, "buried": 1}
-    ended = store.get(item.task, clock())
-    assert ended
+def test_running_for_ever_ends_with_timeout_and_the_last_partial_data(real: RealBed) -> None:
+    item = real.begun("a")
+    real.simulator.say(pending({"rows": 1}))
+    assert real.tick(real.worker, idle_seconds=0)["example"] == {"claimed": 1, "snoozed": 1}
+    real.pass_(8 * 86400)
+    real.ends_at = real.clock.monotonic() + 80
+    assert real.tick(real.worker)["example"] == {"claimed": 1, "buried": 1}
+    ended = real.item_of(item.task)
     assert (ended.status, ended.error["reason"], ended.partial) == ("failed", "timeout", {"rows": 1})
-    calls = len(simulator.calls())
-    bed.pass_(3600)
-    bed.ends_at = clock.monotonic() + 80
-    assert bed.tick(worker) == {"example": {}}
-    assert len(simulator.calls()) == calls
+    calls = len(real.simulator.calls())
+    real.pass_(3600)
+    real.ends_at = real.clock.monotonic() + 80
+    assert real.tick(real.worker) == {"example": {}}
+    assert len(real.simulator.calls()) == calls
 
 
 @pytest.mark.promise("ends", "an attempt ends at its deadline, however slowly the answer drips")
-def test_a_dripping_answer_is_cut_at_the_attempts_deadline_and_the_task_comes_back(
-    bed: Bed, begun: Begun, simulator: Simulator, worker: Worker, state: Any
-) -> None:
-    item = begun("a")
-    simulator.say(DRIPPING)  # would never end
-    assert bed.tick(worker, attempt_seconds=0.3, idle_seconds=0)["example"] == {"claimed": 1, "retried": 1}
-    assert state() == {"a": ("waiting", item.generation)}
+def test_a_dripping_answer_is_cut_at_the_attempts_deadline_and_the_task_comes_back(real: RealBed) -> None:
+    item = real.begun("a")
+    real.simulator.say(DRIPPING)  # would never end
+    assert real.tick(real.worker, attempt_seconds=0.3, idle_seconds=0)["example"] == {"claimed": 1, "retried": 1}
+    assert real.state() == {"a": ("waiting", item.generation)}
 
 
 # --- further ticks
@@ -782,33 +727,32 @@ def taking(clock: Clock, seconds: float) -> Doing:
     ],
 )
 def test_further_ticks_are_invited_by_how_much_is_due_beyond_this_ones_pace(
-    bed: Bed, seed: Any, clock: Clock, due: int, max_workers: int, invited: list[int]
+    bed: Bed, due: int, max_workers: int, invited: list[int]
 ) -> None:
-    for i in range(due):
-        seed(f"t{i}")
+    bed.fill(due, "t{}")
     asked: list[int] = []
-    bed.tick(taking(clock, 0.5), invite=asked.append, parallel_tasks=2, max_workers=max_workers)
+    bed.tick(taking(bed.clock, 0.5), invite=asked.append, parallel_tasks=2, max_workers=max_workers)
     assert asked == invited
 
 
-def test_further_ticks_are_invited_once_and_not_before_the_pace_is_known(bed: Bed, seed: Any, clock: Clock) -> None:
-    for i in range(300):
-        seed(f"t{i}")
+def test_further_ticks_are_invited_once_and_not_before_the_pace_is_known(bed: Bed) -> None:
+    bed.fill(300, "t{}")
     invited_at: list[float] = []
-    began = clock.monotonic()
-    bed.tick(taking(clock, 0.5), invite=lambda _: invited_at.append(clock.monotonic() - began), parallel_tasks=2)
+    began = bed.clock.monotonic()
+    bed.tick(
+        taking(bed.clock, 0.5), invite=lambda _: invited_at.append(bed.clock.monotonic() - began), parallel_tasks=2
+    )
     assert invited_at == [5]
 
 
-def test_what_falls_due_in_the_middle_of_the_window_is_seen_too(bed: Bed, seed: Any, clock: Clock) -> None:
-    for i in range(60):
-        seed(f"t{i}")
+def test_what_falls_due_in_the_middle_of_the_window_is_seen_too(bed: Bed) -> None:
+    bed.fill(60, "t{}")
 
     def work(_: Claimed) -> None:
-        clock.advance(0.5)
+        bed.clock.advance(0.5)
         if len(doing.begun) == 30:
             for i in range(300):
-                seed(f"u{i}")
+                bed.seed(f"u{i}")
 
     doing = Doing(work)
     asked: list[int] = []
@@ -816,48 +760,45 @@ def test_what_falls_due_in_the_middle_of_the_window_is_seen_too(bed: Bed, seed: 
     assert asked == [3]
 
 
-def test_nobody_is_invited_while_slots_are_free(bed: Bed, seed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_invited_while_slots_are_free(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bed.queue, "backlog", lambda _: 1000)  # what a provider's limits hold back, say
     for i in range(10):
-        seed(f"t{i}", due_seconds=2 * i)
+        bed.seed(f"t{i}", due_seconds=2 * i)
     asked: list[int] = []
     bed.tick(Doing(), invite=asked.append, parallel_tasks=2)
     assert asked == []
 
 
-def test_what_a_paused_provider_holds_back_invites_nobody(bed: Bed, seed: Any, clock: Clock) -> None:
-    for i in range(60):
-        seed(f"t{i}")
+def test_what_a_paused_provider_holds_back_invites_nobody(bed: Bed) -> None:
+    bed.fill(60, "t{}")
     bed.queue.add([Add(Task("paused", f"p{i}"), 1, "{}") for i in range(200)], token="t")
     (held,) = bed.queue.claim("paused", limit=1, lease_seconds=30, token="u").tasks
     bed.queue.release([Release(held.hold)], Health(pause_seconds=500))
     asked: list[int] = []
-    bed.tick(taking(clock, 0.5), providers=("example", "paused"), invite=asked.append, parallel_tasks=2)
+    bed.tick(taking(bed.clock, 0.5), providers=("example", "paused"), invite=asked.append, parallel_tasks=2)
     assert asked == []
 
 
-def test_a_tick_that_may_not_invite_goes_on_by_itself(bed: Bed, seed: Any, clock: Clock) -> None:
-    for i in range(300):
-        seed(f"t{i}")
-    assert bed.tick(taking(clock, 0.5), parallel_tasks=2)["example"]["completed"] == 100
+def test_a_tick_that_may_not_invite_goes_on_by_itself(bed: Bed) -> None:
+    bed.fill(300, "t{}")
+    assert bed.tick(taking(bed.clock, 0.5), parallel_tasks=2)["example"]["completed"] == 100
 
 
 def test_a_tick_that_cannot_see_how_much_is_due_goes_on_and_looks_again(
-    bed: Bed, seed: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for i in range(300):
-        seed(f"t{i}")
+    bed.fill(300, "t{}")
     backlog, looks = bed.queue.backlog, list[float]()
 
     def away_once(provider: str) -> int:
-        looks.append(clock.monotonic())
+        looks.append(bed.clock.monotonic())
         if len(looks) == 1:
             raise QueueUnavailable("Redis: away")
         return backlog(provider)
 
     monkeypatch.setattr(bed.queue, "backlog", away_once)
     asked: list[int] = []
-    assert bed.tick(taking(clock, 0.5), invite=asked.append, parallel_tasks=2)["example"]["completed"] == 100
+    assert bed.tick(taking(bed.clock, 0.5), invite=asked.append, parallel_tasks=2)["example"]["completed"] == 100
     assert asked == [3]
     assert looks[1] - looks[0] == 5
     assert "queue unavailable" in caplog.text

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import pytest
 import redis
@@ -19,9 +20,11 @@ import requests
 from rich.console import Console
 
 from local import ROOT
+from local.demo.__main__ import main
 from local.demo.checks import CHECKS, check
 from local.demo.plan import Asked, Request, plan
 from local.demo.view import Seen, Watch, first_answers, look, result_table
+from local.output import UNREAD
 from local.servers.dynamodb import TABLE_NAME
 from local.servers.redis_server import RedisServer
 from local.servers.third_party import ThirdParty
@@ -85,7 +88,7 @@ def ends(dynamodb: "DynamoDBClient", redis_server: Any) -> Iterator[Ends]:
         client.flushall()
     with ThirdParty(seed=1, answer_seconds=0) as party:
         stack = SimpleNamespace(third_party=party, redis=server, dynamodb=SimpleNamespace(client=lambda: dynamodb))
-        for request, enough in ((JOB, party.asks("a")), (COIN, 0)):
+        for request, enough in ((JOB, party.attempts("a")), (COIN, 0)):
             status, asked = 0, 0
             while asked < enough or (not enough and status != 200):
                 url = f"{party.url}/{request.provider}"
@@ -175,7 +178,7 @@ def test_the_table_tells_of_each_task_how_it_began_and_what_is_stored(ends: Ends
     output = io.StringIO()
     Console(file=output, width=120).print(result_table(stack, first, 120))
     [row] = [line for line in output.getvalue().splitlines() if "example/a" in line]
-    polls = stack.third_party.asks("a") - 1
+    polls = stack.third_party.attempts("a") - 1
     assert row.split()[:7] == ["example/a", "202", "nothing", "yet", "2", str(polls), "2.5"]
     assert '{"name": "a"' in row
 
@@ -200,6 +203,13 @@ def test_the_first_answer_of_a_task_is_the_one_that_began_it() -> None:
 def test_progress_is_shown_on_a_terminal_and_in_plain_lines_elsewhere(*, terminal: bool) -> None:
     output = io.StringIO()
     with Watch(Console(file=output, force_terminal=terminal, width=120), 36, 28) as watch:
-        watch.show(Seen(answered=12, completed=7, waiting=3, processing=2, asks=40))
-    assert "3 waiting, 2 in process, 40 asks" in output.getvalue()
+        watch.show(Seen(answered=12, completed=7, waiting=3, processing=2, attempts=40))
+    assert "3 waiting, 2 in process, 40 attempts" in output.getvalue()
     assert ("12 of 36 requests answered, 7 of 28 tasks completed" in output.getvalue()) is not terminal
+
+
+def test_a_demo_that_nobody_watches_any_more_leaves_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("local.demo.__main__.demo", Mock(side_effect=SystemExit(1)))
+    assert main() == UNREAD
+    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,8 @@ from tests.support.provider_tools import Api, Call, Write
         (("--input", "{q: 1}"), "--input: invalid JSON"),
         (("--input", "[1]"), "--input: must be a JSON object"),
         (("--name", ".."), "a name cannot be"),
-        (("--record", "acme.json"), "--record: acme.json is not named NAME.vectors.json"),
+        (("--record", "acme.json"), "--record: acme.json is not NAME.vectors.json in a directory that exists"),
+        (("--record", "no/acme.vectors.json"), "is not NAME.vectors.json in a directory that exists"),
     ],
 )
 def test_a_wrong_call_is_explained_in_one_line(
@@ -24,6 +25,17 @@ def test_a_wrong_call_is_explained_in_one_line(
     (line,) = call.lines
     assert reason in line
     assert api.site.calls == []
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "long"])
+@pytest.mark.parametrize("option", ["--seconds", "--max-wait"])
+def test_a_span_is_a_number_of_seconds(
+    report: Write, capsys: pytest.CaptureFixture[str], option: str, seconds: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["try", str(report()), option, seconds])
+    assert caught.value.code == 2
+    assert f"argument {option}: {seconds} is not a number of seconds" in capsys.readouterr().err
 
 
 def test_wrong_settings_are_said_before_anything_else(
@@ -53,11 +65,11 @@ def test_conversations_may_lie_beside_provider_files(report: Write, call: Call, 
     assert call.attempt(file, "--record", vectors) == 0
     assert call("check", file.parent) == 0
     assert call.lines[:2] == [
-        f"{file.parent}: skipped, no provider file: report.vectors.json",
+        f"{file.parent}: skipped, conversations: report.vectors.json",
         f"{file}: sound",
     ]
     assert call("replay", file.parent) == 0
-    assert call.lines[0] == f"{file.parent}: skipped, no NAME.vectors.json: report.json"
+    assert call.lines[0] == f"{file.parent}: skipped, not named NAME.vectors.json: report.json"
     assert call.lines[-1] == "1 passed, 0 failed"
 
 

@@ -75,12 +75,12 @@ def test_it_calls_back_with_the_whole_signed_where_it_was_given_a_url() -> None:
     assert signature == "sha256=" + hmac.new(b"k", body, "sha256").hexdigest()
 
 
-def test_some_jobs_stumble_once_and_never_at_the_first_ask(party: ThirdParty) -> None:
+def test_some_jobs_fail_once_and_never_at_the_first_request(party: ThirdParty) -> None:
     statuses = [[answer.status_code for answer in conversation(party, f"n{n}")] for n in range(40)]
     assert {row[0] for row in statuses} == {200}
     assert {row.count(500) for row in statuses} == {0, 1}
     assert {len(row) - row.count(500) for row in statuses} == {2, 3, 4}
-    assert [len(row) for row in statuses] == [party.asks(f"n{n}") for n in range(40)]
+    assert [len(row) for row in statuses] == [party.attempts(f"n{n}") for n in range(40)]
 
 
 def test_a_coin_comes_down_as_data_or_as_300(party: ThirdParty) -> None:
@@ -94,16 +94,16 @@ def test_a_coin_comes_down_as_data_or_as_300(party: ThirdParty) -> None:
 def test_a_seeded_run_does_not_depend_on_the_order_of_arrival() -> None:
     names = [f"n{n}" for n in range(12)]
 
-    def fates(order: list[str], threads: int) -> dict[str, list[tuple[int, str]]]:
+    def run(order: list[str], threads: int) -> dict[str, list[tuple[int, str]]]:
         with ThirdParty(seed=7, answer_seconds=0) as seeded, ThreadPoolExecutor(threads) as pool:
 
-            def fate(name: str) -> list[tuple[int, str]]:
+            def told(name: str) -> list[tuple[int, str]]:
                 answers = [*(ask(seeded, "coin", name) for _ in range(4)), *conversation(seeded, name)]
                 return [(answer.status_code, answer.text) for answer in answers]
 
-            return dict(zip(order, pool.map(fate, order), strict=True))
+            return dict(zip(order, pool.map(told, order), strict=True))
 
-    assert fates(names, 1) == fates(names[::-1], 6)
+    assert run(names, 1) == run(names[::-1], 6)
 
 
 def test_the_log_tells_every_call(party: ThirdParty) -> None:

@@ -1,0 +1,61 @@
+"""What stands behind the functions in a test: a store, a queue, a clock, and neighbours that a test may take away."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shared.codec import Json
+from shared.queue import Hold, Queue
+from shared.store import Item, Store
+from shared.task import Task
+from tests.support.clock import Clock
+from tests.support.keys import PROVIDER, Bench
+from tests.support.outage import DynamoDBOutage, RedisOutage
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from redis import Redis
+
+
+@dataclass(repr=False)
+class QueueBackend:
+    """A queue of a test's own; modules add to it what they test."""
+
+    queue: Queue
+    clock: Clock
+    bench: Bench
+    redis_client: "Redis"
+    redis: RedisOutage
+
+    def state(self, provider: str = PROVIDER) -> dict[str, tuple[str, int]]:
+        """Where the tasks are, and their generations."""
+        return self.bench.state(provider)
+
+    def seed(self, name: str, **how: Any) -> Hold:
+        """Put a task into the queue (see Bench.seed)."""
+        return self.bench.seed(name, **how)
+
+    def pass_(self, seconds: float) -> None:
+        """Let time pass, here and in Redis."""
+        self.clock.advance(seconds)
+        self.bench.rewind(seconds)
+
+
+@dataclass(repr=False)
+class Backend(QueueBackend):
+    """A store beside it."""
+
+    store: Store
+    dynamodb_client: "DynamoDBClient"
+    dynamodb: DynamoDBOutage
+
+    def begin(self, task: Task, input_: Json = None) -> Item:
+        """The next generation of the task."""
+        item = self.store.begin(task, self.store.get(task, self.clock()), input_ or {}, self.clock())
+        assert item
+        return item
+
+    def item_of(self, task: Task) -> Item:
+        """The item as it stands."""
+        item = self.store.get(task, self.clock())
+        assert item
+        return item
