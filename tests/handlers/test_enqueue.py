@@ -57,7 +57,7 @@ def is_problem(answered: Answered, status: int, field: str | None) -> bool:
 # --- the routes
 
 
-def test_the_sketchs_call(deployed: Deployment, shape: Shape, simulator: Simulator) -> None:
+def test_the_short_form(deployed: Deployment, shape: Shape, simulator: Simulator) -> None:
     new = deployed.enqueue(shape("GET", "/?task-name=a"))
     assert (new.status, new.body["data"], new.body["deduplicated"]) == (202, PARTIAL, False)
     assert new.headers["content-type"] == "application/json"

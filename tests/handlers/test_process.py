@@ -42,7 +42,7 @@ def ask(deployed: Deployment, *names: str, provider: str = "example") -> None:
         deployed.enqueue(rest("GET", f"/?task-name={name}&provider={provider}"))
 
 
-# --- the sketch, from the first call to the stored data
+# --- from the first call to the stored data
 
 
 def test_partial_data_at_once_the_rest_by_itself(deployed: Deployment, simulator: Simulator, store: Store) -> None:
@@ -86,7 +86,7 @@ def test_a_failure_puts_a_task_at_the_end_of_the_queue(
     assert [asked.name for asked in simulator.asked] == ["older", "younger", "older"]
 
 
-def test_the_coin_of_the_sketch_is_tossed_until_it_falls_right(deployed: Deployment, simulator: Simulator) -> None:
+def test_the_coin_is_tossed_until_it_falls_right(deployed: Deployment, simulator: Simulator) -> None:
     tails = says(300, {"status": "multiple choices"})
     simulator.say(tails, tails, tails, completed(WHOLE))
     ask(deployed, "a", provider="coin")
