@@ -9,8 +9,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared import wiring
 from shared.api import batch, cancel, request, revive, view
-from shared.api.answer import Answer, problem
-from shared.errors import NotFound, Problem, StoreUnavailable
+from shared.api.answer import Answer, reported
+from shared.errors import NotFound
 from shared.provider import callback_url, files  # noqa: F401 (loaded as the environment starts)
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 
@@ -23,13 +23,13 @@ http = APIGatewayHttpResolver(strip_prefixes=[request.BASE_PATH])
 
 @router.get("/")
 @router.post("/tasks")
-def ask() -> Response[str]:
+def enqueue() -> Response[str]:
     parse = request.from_query if router.current_event.http_method == "GET" else request.from_body
     return _response(wiring.enqueuer().answer(_read(parse), _remaining))
 
 
 @router.post("/tasks/batch")
-def ask_batch() -> Response[str]:
+def enqueue_batch() -> Response[str]:
     return _response(batch.answer(wiring.enqueuer_for_threads(), _read(request.from_batch), _remaining))
 
 
@@ -64,11 +64,7 @@ def _response(answer: Answer) -> Response[str]:
 
 
 def _problem(error: Exception) -> Response[str]:
-    if isinstance(error, StoreUnavailable):
-        wiring.logger().error("store unavailable", extra={"reason": str(error)})
-    elif not isinstance(error, Problem):
-        wiring.logger().error("request broke", exc_info=error)
-    return _response(problem(error))
+    return _response(reported(error))
 
 
 for resolver in (rest, http):

@@ -5,14 +5,14 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from shared import wiring
+from shared import aws, wiring
 from shared.provider import callback_url, files  # noqa: F401 (loaded as the environment starts)
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 from shared.work import tick  # noqa: F401 (loaded as the environment starts)
 
 METRICS = ("claimed", "expired", "completed", "snoozed", "retried", "buried", "lost", "unreachable")
 INVITATION = {"invited": True}
-"""The event of a run that another run has invited: it invites none itself."""
+"""The event of a tick that another tick has invited: it invites none itself."""
 
 
 def handler(event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
@@ -20,7 +20,7 @@ def handler(event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
     logger = wiring.logger()  # first: it makes what shared/ logs JSON
 
     def invite(workers: int) -> None:
-        wiring.invoke(context.invoked_function_arn, INVITATION, times=workers)
+        aws.invoke(context.invoked_function_arn, INVITATION, times=workers)
 
     tally = wiring.tick(
         lambda: context.get_remaining_time_in_millis() / 1000, None if event == INVITATION else invite

@@ -1,6 +1,6 @@
 """Every exception that Meanwhile raises, in one tree.
 
-Trouble is an exception, "not ready" is a value (see `outcome.py`). Exceptions of redis, requests and botocore do
+An error is an exception, "not ready" is a value (see `outcome.py`). Exceptions of redis, requests and botocore do
 not leave the module that calls them: they are raised again from here, `from` theirs.
 """
 
@@ -16,7 +16,7 @@ class SettingsError(MeanwhileError):
 
 
 class ProviderFileError(MeanwhileError):
-    """A provider file is not usable; each of `faults` names the file, the place in it and the reason."""
+    """A provider file is not usable; each of `faults` names the file, the location in it and the reason."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__("; ".join(faults))
@@ -69,50 +69,36 @@ class Problem(MeanwhileError):
     status = 500
     title = "Internal Server Error"
 
+    def __init_subclass__(cls, status: int, title: str) -> None:
+        cls.status, cls.title = status, title
+
     def __init__(self, detail: str, *, field: str | None = None) -> None:
         super().__init__(detail)
         self.detail = detail
         self.field = field
 
 
-class BadRequest(Problem):
+class BadRequest(Problem, status=400, title="Bad Request"):
     """400: the request is malformed."""
 
-    status = 400
-    title = "Bad Request"
 
-
-class Forbidden(Problem):
+class Forbidden(Problem, status=403, title="Forbidden"):
     """403: this deployment may not do what the request names."""
 
-    status = 403
-    title = "Forbidden"
 
-
-class NotFound(Problem):
+class NotFound(Problem, status=404, title="Not Found"):
     """404: there is no such task."""
 
-    status = 404
-    title = "Not Found"
+
+class Conflict(Problem, status=409, title="Conflict"):
+    """409: the task's state does not allow it: enqueue (in progress with another input), cancel, revive."""
 
 
-class Conflict(Problem):
-    """409: the task is in a state that does not allow it."""
-
-    status = 409
-    title = "Conflict"
-
-
-class ContentTooLarge(Problem):
+class ContentTooLarge(Problem, status=413, title="Content Too Large"):
     """413: the request or its input is over the limit."""
 
-    status = 413
-    title = "Content Too Large"
 
-
-class Unavailable(Problem):
+class Unavailable(Problem, status=503, title="Service Unavailable"):
     """503: try again after `retry_after_seconds`; nothing was accepted."""
 
-    status = 503
-    title = "Service Unavailable"
     retry_after_seconds = 5

@@ -1,4 +1,4 @@
-"""What an attempt found: four values, settled in one place (`worker.py`)."""
+"""What an attempt found: four values, stored by `worker.py` and settled by `settle.py`."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -29,7 +29,7 @@ class Completed:
 class Retry:
     """Something went wrong that says nothing about the job: try again in `delay_seconds`.
 
-    `pause_seconds`: the provider itself asked to be left alone for so long, by everybody.
+    `pause_seconds`: the provider asked for a pause of so long, for all tasks.
     """
 
     delay_seconds: float

@@ -1,4 +1,4 @@
-"""A task's record: what one generation has learned so far, kept in Redis beside its place in the queue.
+"""A task's record: what one generation has learned so far, kept in Redis beside its slot in the queue.
 
 The scripts never look into it. The fields that must survive a loss of Redis (`outputs`, `partial`, `submitted_at`,
 `resubmits`) stand in the DynamoDB item as well; `saved` tells whether the item has them.
@@ -21,7 +21,7 @@ class Record:
 
     `outputs` is None until the provider has taken the job, then what is needed to ask after it. `submitted_at` is the
     first submit, `job_at` the one that the provider took, `asked_at` the last attempt. `polls` counts the job's pending
-    answers, `errors` the troubles since the last good answer, `attempts` everything that was asked. `unauthorized_at`
+    answers, `errors` the errors since the last good answer, `attempts` everything that was asked. `unauthorized_at`
     is when the last answer was a 401 that a new token may mend.
     """
 

@@ -121,24 +121,24 @@ class Settings:
     notify: tuple[str, ...] = _setting(
         (), _notify_kinds, "which workflows requests may name in `notify`: stepFunctionsToken, durableCallbackId"
     )
-    parallel_tasks: int = _setting(20, _number(1, 200, int), "attempts at once in one process run")
+    parallel_tasks: int = _setting(20, _number(1, 200, int), "attempts at once in one tick")
     max_workers: int = _setting(
         4,
         _number(1, 100, int),
-        "a process run that cannot ask all that is due invites so many more that this many share the work; 1: none",
+        "a tick that cannot attempt all that is due invites so many more that this many share the work; 1: none",
     )
-    tick_seconds: float = _setting(5.0, _number(0.01, 60), "how often a process run looks for due tasks")
-    window_seconds: float = _setting(50.0, _number(1, 800), "how long a process run starts attempts")
-    idle_seconds: float = _setting(15.0, _number(0, 800), "a process run ends when nothing falls due within this")
+    tick_seconds: float = _setting(5.0, _number(0.01, 60), "how often a tick looks for due tasks")
+    window_seconds: float = _setting(50.0, _number(1, 800), "how long a tick starts attempts")
+    idle_seconds: float = _setting(15.0, _number(0, 800), "a tick ends when nothing falls due within this")
     attempt_seconds: float = _setting(
         20.0, _number(0.1, 600), "the longest that one attempt may take, all requests in it"
     )
     first_answer_seconds: float = _setting(
         5.0, _number(0, 20), "how long a new request waits for the provider; 0: not at all"
     )
-    max_crashes: int = _setting(3, _number(0, 100, int), "a task that ended its worker more often is given up")
+    max_crashes: int = _setting(3, _number(0, 100, int), "a task that crashed its worker more often has failed")
     confirm_seconds: float = _setting(
-        300.0, _number(0, 86400), "how long a waiting task may go without a look at its item"
+        300.0, _number(0, 86400), "a waiting task's item is read again after so long, lest it has been cancelled"
     )
     retention_seconds: int = _setting(
         2_592_000, _number(60, 315_360_000, int), "how long a finished task is kept in DynamoDB"

@@ -147,14 +147,9 @@ def providers() -> "dict[str, Provider]":
     from shared.provider.wire.transport import Transport
 
     transport, known, chance = Transport(_connections()), callback_urls(), random.SystemRandom()
+    url = known.url if known else None
     return {
-        name: Provider(
-            one,
-            transport,
-            Credentials(one.security, aws.secret, transport),
-            chance,
-            callback_url=known.url if known else None,
-        )
+        name: Provider(one, transport, Credentials(one.security, aws.secret, transport), chance, callback_url=url)
         for name, one in rules().items()
     }
 
@@ -169,7 +164,6 @@ def parts() -> "Parts":
 
 @cache
 def worker() -> "Worker":
-    """The worker."""
     from shared.work.worker import Worker
 
     return Worker(parts())
@@ -177,7 +171,6 @@ def worker() -> "Worker":
 
 @cache
 def enqueuer() -> "Enqueuer":
-    """enqueue."""
     from shared.api.enqueue import Enqueuer
 
     # few requests need the notifier's clients
@@ -201,14 +194,12 @@ def notifier() -> "Notifier":
 
 @cache
 def receiver() -> "Receiver":
-    """callback."""
     from shared.api.callback import Receiver
 
     return Receiver(parts(), worker(), callback_urls(), aws.secret)
 
 
 def tick(remaining: Callable[[], float], invite: "Invite | None" = None) -> "Tick":
-    """process, once."""
     from concurrent.futures import ThreadPoolExecutor
 
     from shared.work.tick import Clockwork, Tick
@@ -217,23 +208,8 @@ def tick(remaining: Callable[[], float], invite: "Invite | None" = None) -> "Tic
     return Tick(parts(), worker(), clockwork, remaining, invite)
 
 
-def invoke(function: str, event: dict[str, Any], *, times: int) -> None:
-    """Start a function so many times, without waiting for it; a failure is logged and ends it, within 3 seconds."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    from shared.codec import dumps
-
-    client = aws.client("lambda")
-    try:
-        for _ in range(times):
-            client.invoke(FunctionName=function, InvocationType="Event", Payload=dumps(event))
-    except (BotoCoreError, ClientError) as error:
-        logger().error("not invoked", extra={"function": function, "reason": str(error)})
-
-
 @cache
 def reconciler() -> "Reconciler":
-    """reconcile."""
     from shared.work.reconcile import Reconciler
 
     return Reconciler(store(), queue(), rules(), settings().lease_seconds, clock, random.SystemRandom())

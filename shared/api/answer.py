@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from shared.api.preference import header
 from shared.codec import Json, carried, dumps
 from shared.errors import DataUnavailable, Problem, SecretUnavailable, StoreUnavailable, Unavailable
+from shared.logs import log
 from shared.task import Task
 
 MAX_ANSWER_BYTES = 6_000_000
@@ -49,7 +50,7 @@ class Answer:
         return Answer(status=304, body={}, etag=self.etag) if known else self
 
     def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
-        """The headers, for the event that was answered: `Location` has its stage and base path."""
+        """The headers, for the event that was answered; `Location` begins with its stage and base path."""
         headers = {"Cache-Control": "no-store" if self.etag is None else "private, no-cache"}
         if self.etag is not None:
             headers["ETag"] = self.etag
@@ -87,6 +88,15 @@ def problem(error: Exception) -> Answer:
         content_type="application/problem+json",
         retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
     )
+
+
+def reported(error: Exception, **about: object) -> Answer:
+    """The problem details of an error, after a line of log unless the request is at fault."""
+    if isinstance(error, StoreUnavailable):
+        log.error("store unavailable", extra=about | {"reason": str(error)})
+    elif not isinstance(error, Problem):
+        log.error("request broke", exc_info=error, extra=about)
+    return problem(error)
 
 
 def _opaque(tag: str) -> str:

@@ -4,12 +4,11 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 
-from shared.api.answer import Answer, problem
+from shared.api.answer import Answer, problem, reported
 from shared.api.enqueue import Begun, Enqueuer
 from shared.api.request import TaskRequest
 from shared.codec import Json
-from shared.errors import Problem, StoreUnavailable, Unavailable
-from shared.logs import log
+from shared.errors import Problem, Unavailable
 from shared.store.item import digest
 
 MAX_RESULTS_BYTES = 3 * 1024 * 1024
@@ -63,14 +62,8 @@ def _accept(enqueuer: Enqueuer, request: TaskRequest, left: float) -> Answer | B
         return problem(Unavailable("no time was left for this one; nothing was accepted, ask again"))
     try:
         return enqueuer.accept(request)
-    except Problem as error:
-        return problem(error)
-    except StoreUnavailable as error:
-        log.error("store unavailable", extra={"task": request.task.id, "reason": str(error)})
-        return problem(error)
-    except Exception as error:
-        log.exception("request broke", extra={"task": request.task.id})
-        return problem(error)
+    except Exception as error:  # noqa: BLE001 (it is reported)
+        return reported(error, task=request.task.id)
 
 
 def _key(place: int, request: TaskRequest | Problem) -> Hashable:

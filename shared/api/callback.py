@@ -1,9 +1,9 @@
 """Callbacks: a provider says by itself that there is news of a task.
 
-Polling sees every task to its end; a callback only makes it sooner. A signed payload is read as a polled answer is, and
-may end the task: the item first, then Redis. Where a result is to be fetched, and for a payload that is unsigned or
-about a lost job, the task is due now, or the file's shortest delay after the last attempt, and the worker asks
-within its limits. One that is lost, forged or late changes nothing.
+Polling alone would finish every task; a callback only makes that sooner. A signed payload is read like a poll's reply,
+and may end the task: the item first, then Redis. Where a result is to be fetched, and for a payload that is unsigned
+or about a lost job, the task is due now, or the file's shortest delay after the last attempt, and the worker attempts
+it within the provider's limits. One that is lost, forged or late changes nothing.
 """
 
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ class Receiver:
             raise Unavailable("the store does not answer; send it again")
 
     def _rest_seconds(self, item: Item) -> float:
-        """How long the provider is to be left alone about this task, so that many callbacks are no more than polls."""
+        """How long to wait before the next attempt, so that many callbacks cause no more attempts than polling does."""
         shortest = self.parts.providers[item.task.provider].rules.backoff.min_delay
         if shortest == 0:
             return 0

@@ -1,6 +1,6 @@
 """cancel: the item first, then the provider, who is told on a best-effort basis, then Redis.
 
-Redis last, since the task's place among the open jobs is free only once the job is told to end.
+Redis last: as long as the job may run, it counts as one of the provider's open jobs.
 """
 
 from shared.api import view

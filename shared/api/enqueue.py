@@ -1,6 +1,7 @@
-"""enqueue, step by step: a request is answered at once, and its task is left where it will be seen to its end.
+"""enqueue: a request is answered at once, and its task will be finished later: get, begin, add, attempt, store, settle.
 
-The order of the steps closes every gap: a crash at any point leaves either nothing or a task that ends.
+The order of these steps closes every gap: a crash at any point leaves either nothing or a task that ends. Without
+DynamoDB nothing is accepted (503); without Redis the request is accepted all the same, and reconcile queues its task.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +38,7 @@ RESERVE_SECONDS = 5.0
 class Begun:
     """A generation that a request has begun, and how far it has been served.
 
-    `stale` is the stored item that answers meanwhile. The provider is waited for so many `seconds`, 0: not asked.
+    `stale` is the stored item that answers meanwhile. `seconds`: how long the provider is waited for, 0: no attempt.
     `added` is None while Redis has not taken it; `error` is a fault of our own.
     """
 
@@ -99,14 +100,14 @@ class Enqueuer:
         for one in begun:
             one.seconds = self._first_answer_seconds(one, left)
         self._add(begun, token)  # 3. add
-        asked = [one for one in begun if one.seconds > 0 and _may_be_asked(one)]
-        list(map_(lambda one: self._attempt(one, token), asked))  # 4. attempt, 5. store
-        self._settle([one for one in asked if one.settlement])  # 6. settle
+        ours = [one for one in begun if one.seconds > 0 and _may_be_attempted(one)]
+        list(map_(lambda one: self._attempt(one, token), ours))  # 4. attempt, 5. store
+        self._settle([one for one in ours if one.settlement])  # 6. settle
         return [replace(self._answer(one), preference_applied=one.prefers.applied) for one in begun]  # 7. answer
 
     def _add(self, begun: Sequence[Begun], token: str) -> None:
-        """Put each into Redis, leased where it is to be asked at once."""
-        with without_redis(then="reconcile queues the task"):  # once away, it is not asked for the next provider
+        """Put each into Redis, leased where an attempt follows at once."""
+        with without_redis(then="reconcile queues the task"):  # once it is away, no other provider is tried
             for (provider, leased), group in _grouped(begun, lambda one: (one.provider, one.seconds > 0)).items():
                 replies = self.parts.queue.add(
                     [add_of(one.item.task, one.record) for one in group],
@@ -138,7 +139,7 @@ class Enqueuer:
     def _first_answer_seconds(self, one: Begun, left: float) -> float:
         """How long to wait for the provider: as the request prefers, else its file, else the settings; 0: not at all.
 
-        A wait shorter than usual would cut submits off, and those may be sent twice: then it is not asked.
+        A wait shorter than usual would cut submits off, and those may be sent twice: then there is no attempt.
         """
         settings, own, wanted = self.parts.settings, one.provider.rules.first_answer_seconds, one.prefers.wait_seconds
         usual = settings.first_answer_seconds if own is None else own
@@ -208,8 +209,8 @@ def _grouped(begun: Iterable[Begun], key: Callable[[Begun], Key]) -> dict[Key, l
     return groups
 
 
-def _may_be_asked(one: Begun) -> bool:
-    """Whether it is ours to ask; without Redis nobody knows what the limits still allow."""
+def _may_be_attempted(one: Begun) -> bool:
+    """Whether the attempt is ours; without Redis nobody knows what the limits still allow."""
     return one.added == "created" or (one.added is None and one.provider.rules.limits == UNLIMITED)
 
 

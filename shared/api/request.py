@@ -60,7 +60,7 @@ class TaskRequest:
 
 
 def from_query(event: Event, default_provider: str) -> TaskRequest:
-    """The sketch's call: `GET /?task-name=NAME`, optionally `&provider=P`."""
+    """The short form of a request: `GET /?task-name=NAME`, optionally `&provider=P`."""
     query = _query(event, {"task-name", "provider"})
     if "task-name" not in query:
         raise BadRequest("the query parameter task-name is missing", field="task-name")

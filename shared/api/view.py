@@ -52,7 +52,7 @@ def accepted(parts: Parts, item: Item, retry_after_seconds: float, *, deduplicat
 
 
 def in_progress(parts: Parts, item: Item, *, deduplicated: bool) -> Answer:
-    """202, with when and why the task will be looked at next."""
+    """202, with the time of the next attempt and why it is then."""
     place = place_of(parts, item)
     seconds = place.wait_seconds if place else None
     answer = accepted(
@@ -93,7 +93,7 @@ def place_of(parts: Parts, item: Item) -> Place | None:
 
 
 def schedule(parts: Parts, item: Item, place: Place | None) -> dict[str, Json]:
-    """When and why a pending or failed task will be looked at next; empty if failed and no dead letter."""
+    """When and why the next attempt is made of a pending or failed task; empty if failed and no dead letter."""
     if place is None:
         return {"schedule": "unknown"}
     if place.wait_seconds is not None:

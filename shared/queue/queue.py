@@ -71,7 +71,7 @@ class Queue:
     def add(
         self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
     ) -> list[Added]:
-        """Put tasks in: due after their delays, or held under `token` as far as the gate allows.
+        """Put tasks in: due after their delays, or held under `token` as far as the provider's pause and limits allow.
 
         A repeated call with the same token is answered "created" again.
         """
@@ -118,17 +118,18 @@ class Queue:
         return self._settle("bury", [hold.task for hold in holds], [_held(hold) for hold in holds], health)
 
     def forget(self, ends: Sequence[tuple[Task, int]], health: Health = UNKNOWN) -> list[bool]:
-        """Drop this generation or a lower one of each task, whoever holds it, and say how the provider is.
+        """Drop this generation or a lower one of each task at once, even from the worker that holds it: cancel does.
 
-        True where something was dropped.
+        Says how the provider is, too. True where something was dropped.
         """
         rows = [(task.name, generation) for task, generation in ends]
         return self._settle("forget", [task for task, _ in ends], rows, health)
 
     def end(self, ends: Sequence[End]) -> list[bool]:
-        """Drop or bury tasks that ended elsewhere; one that is in process keeps its place until its worker settles.
+        """Drop or bury tasks that ended elsewhere. Unlike `forget` it leaves one that is in process to its worker.
 
-        Dropped is this generation or a lower one, buried this one alone. True where there was something to end.
+        That one ends when its worker settles, so it counts against the limits until then. Dropped is this generation
+        or a lower one, buried this one alone. True where there was something to end.
         """
         rows = [(one.task.name, one.generation, one.becomes) for one in ends]
         return [bool(done) for done in self._run("end", _provider(one.task for one in ends), rows)]

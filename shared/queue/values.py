@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from shared.task import Task
 
 Added: TypeAlias = Literal["created", "waiting", "exists", "stale"]
-"""What `add` did: took the task in as asked, or for later since the provider's gate is shut; found this generation
-there already, or found a higher one."""
+"""What `add` did: took the task in as asked, or for later since the provider is paused or at a limit; found this
+generation there already, or found a higher one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ Status: TypeAlias = Literal["pending", "completed", "failed", "cancelled"]
 
 SHARDS = 16
 GZIP_ABOVE_BYTES = 4096
-LIMITS = {"input": 48_000, "outputs": 16_000, "partial": 64_000, "data": 256_000, "error": 8_000}
+MAX_VALUE_BYTES = {"input": 48_000, "outputs": 16_000, "partial": 64_000, "data": 256_000, "error": 8_000}
 """Bytes that each value may take in the item; together with names and keys below DynamoDB's 400 KB."""
 LINK_ABOVE_BYTES = 5_000_000
 """Data that takes more of an answer is given as a link; the rest of Lambda's 6 MB is for partial data and the like."""
@@ -110,15 +110,15 @@ def parse(attributes: Any) -> Item | None:
         group=attributes.get("group", {"S": ""})["S"],
         notify=frozenset(attributes.get("notify", {"SS": []})["SS"]),
         begun_by=attributes.get("begun_by", {"S": ""})["S"],
-        **{name: _unpacked(attributes.get(name)) for name in LIMITS},
+        **{name: _unpacked(attributes.get(name)) for name in MAX_VALUE_BYTES},
     )
 
 
 def packed(value: Json, name: str) -> dict[str, Any]:
     """A JSON value as attribute `name` holds it. Raises StoreTooLarge above its limit."""
     text, body = encoded(value)
-    if len(body) > LIMITS[name]:
-        raise StoreTooLarge(f"{name} takes {len(body)} bytes, the limit is {LIMITS[name]}")
+    if len(body) > MAX_VALUE_BYTES[name]:
+        raise StoreTooLarge(f"{name} takes {len(body)} bytes, the limit is {MAX_VALUE_BYTES[name]}")
     return attribute(text, body)
 
 

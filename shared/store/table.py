@@ -1,4 +1,4 @@
-"""The table in DynamoDB: what it answers as attributes, and its trouble as ours.
+"""The table in DynamoDB: what it answers as attributes, and its errors as ours.
 
 Every method raises StoreUnavailable when DynamoDB does not serve it.
 """

@@ -1,8 +1,8 @@
 """Notifying: workflows that wait for a task are told that it has ended, from the table's stream.
 
 Meanwhile is their cheap wait state: a Step Functions task token or a durable function's callback id stands in the open
-item (`notify`), and whatever ends the item, the stream tells of it; so no crash loses a notification. At least once:
-who has been told already waits no longer, and is left alone.
+item (`notify`), and whatever ends the item, the stream tells of it; so no crash loses a notification. A workflow may be
+told twice: the second time it waits no longer, and nothing happens.
 """
 
 import base64

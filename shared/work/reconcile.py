@@ -20,7 +20,7 @@ T = TypeVar("T")
 STOP_SECONDS = 10.0
 """A run stops when the function has less left than this; the next one begins with other items."""
 LOOKS_A_RUN = 1000
-"""So many of a provider's dead letters are looked at in a run, and of its tasks that are not among the open items."""
+"""So many of a provider's dead letters are checked in a run, and of its tasks that are not among the open items."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Reconciler:
         return tally
 
     def _add(self, missing: list[tuple[Task, int]], rules: Rules, remaining: Callable[[], float]) -> int:
-        """Add what is still pending, due no earlier than a lease from now: whoever works on it has stored by then."""
+        """Add what is still pending, due no earlier than a lease from now: who still works on it stores before."""
         adds = []
         for task, generation in takewhile(lambda _: remaining() >= STOP_SECONDS, missing):
             item = self.store.get(task, self.clock())
@@ -103,7 +103,7 @@ class Reconciler:
 
 
 def _end_of(place: Place, item: Item | None) -> Literal["buried", "forgotten"] | None:
-    """How an entry that nobody holds ends; None: it is as its item says, or `_requeue` sees to it."""
+    """How an entry that nobody holds ends; None: it is as its item says, or `_requeue` adds it again."""
     is_waiting = place.due_seconds is not None
     is_dead = place.buried_seconds is not None and not is_waiting
     if item and item.status == "pending" and not is_dead:

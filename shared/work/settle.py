@@ -38,8 +38,8 @@ class Settlement:
 def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) -> Counter[str]:
     """Move tasks of one provider in the queue, at most one call per verb; the tally says what became of them.
 
-    The first call says how the provider is, as all the answers together tell, so that troubles count once; each says
-    which of its own tasks had a good or a bad answer, as the probe may be any of them. A task that somebody else has
+    The first call says how the provider is, as all replies together tell, so that errors count once; each says
+    which of its own tasks had a good or a bad reply, as the probe may be any of them. A task that somebody else has
     taken meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
     """
     by_verb: dict[Verb, list[Settlement]] = {"complete": [], "release": [], "bury": [], "forget": []}

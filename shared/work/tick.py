@@ -1,7 +1,10 @@
 """A tick: one run of the process handler. Claims due tasks, works on them in parallel, settles them as they finish.
 
-No barrier: a finished attempt is replaced at once. A task that has ended its worker before (a suspect) is worked on
-alone, so that it can take nobody with it. Ticks may overlap: the claim keeps them apart.
+No barrier: a finished attempt is replaced at once. A task that has crashed its worker before (a suspect) is worked on
+alone, so that a crash affects no other task. Ticks may overlap: no two claim the same task.
+
+A tick ends when its window is over and its attempts are finished; before that when none is under way and nothing falls
+due within IDLE_SECONDS; at the latest just before the function's time is over, when it leaves attempts to their leases.
 """
 
 import math
@@ -61,7 +64,7 @@ class Tick:
     look_for_help_at: float = 0
 
     def run(self) -> Tally:
-        """Work until the window is over or nothing falls due soon; returns before the function's time is over."""
+        """Work until the tick ends."""
         settings = self.parts.settings
         self.window_seconds = min(settings.window_seconds, self.remaining() - settings.attempt_seconds - SETTLE_SECONDS)
         self.tally = {provider: Counter() for provider in self.parts.providers}
@@ -104,7 +107,7 @@ class Tick:
         return wait_seconds
 
     def call_for_help(self) -> None:
-        """Invite further ticks, once, if at its pace so far this one cannot ask all that is due before it ends.
+        """Invite further ticks, once, if at its speed so far this one cannot attempt all that is due.
 
         Counts providers with plenty: one that gave less than was asked of it has no more, or is paused or at a limit.
         """
@@ -128,7 +131,7 @@ class Tick:
     def start_ordinary(self) -> float:
         """Share the free slots among the providers that have due tasks; the seconds until the next falls due.
 
-        Who has the fewest attempts going comes first, then who has had the fewest: a slot that falls free goes round.
+        The one with the fewest attempts under way comes first, then the one that has had the fewest: they take turns.
         """
         going = Counter(claimed.hold.task.provider for claimed in self.in_flight.values())
         hungry = sorted(self.parts.providers, key=lambda provider: (going[provider], self.tally[provider]["claimed"]))

@@ -37,7 +37,7 @@ class Worker:
         self._store = parts.store
 
     def work(self, claimed: Claimed, seconds: float) -> Settlement:
-        """Everything about one claimed task but its place in the queue, within `seconds`; raises nothing."""
+        """All that is to do for one claimed task but to move it in the queue, within `seconds`; raises nothing."""
         hold = claimed.hold
         try:
             record = self._record(claimed)
@@ -178,7 +178,7 @@ class Worker:
         return Settlement(hold=hold, verb="forget", counts_as="forgotten", item=item)
 
     def _broken(self, claimed: Claimed) -> Settlement:
-        """The settlement of a task whose attempt broke in our own code: a trouble like any other, and bounded."""
+        """The settlement of a task whose attempt broke in our own code: an error like any other, and bounded."""
         hold = claimed.hold
         try:
             record = self._record(claimed)

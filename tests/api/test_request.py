@@ -43,12 +43,12 @@ def refused(read: Callable[[Event, str], object], event: Event, kind: type[Probl
 # --- GET /?task-name=
 
 
-def test_the_sketchs_call_asks_the_default_provider(shape: Shape) -> None:
+def test_the_short_form_asks_the_default_provider(shape: Shape) -> None:
     request = from_query(shape("GET", "/?task-name=invoice+1%2F2"), DEFAULT)
     assert request == TaskRequest(task=Task("example", "invoice 1/2"), input=None)
 
 
-def test_the_sketchs_call_may_name_a_provider(shape: Shape) -> None:
+def test_the_short_form_may_name_a_provider(shape: Shape) -> None:
     assert from_query(shape("GET", "/?task-name=a&provider=coin"), DEFAULT).task == Task("coin", "a")
 
 

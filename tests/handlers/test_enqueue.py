@@ -51,7 +51,7 @@ def is_problem(answered: Answered, status: int, field: str | None) -> bool:
 # --- the routes
 
 
-def test_the_shortest_call(api: Deployment) -> None:
+def test_the_short_form(api: Deployment) -> None:
     new = api.call("GET", "/?task-name=a")
     assert (new.status, new.body["data"], new.body["deduplicated"]) == (202, PARTIAL, False)
     assert new.headers["content-type"] == "application/json"

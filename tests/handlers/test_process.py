@@ -39,6 +39,9 @@ def ask(deployed: Deployment, *names: str, provider: str = "example") -> None:
         deployed.call("GET", f"/?task-name={name}&provider={provider}")
 
 
+# --- from the first call to the stored data
+
+
 def test_partial_data_at_once_the_rest_by_itself(deployed: Deployment) -> None:
     deployed.simulator.say(pending(PARTIAL), pending({"city": "Ghent", "x": 1}), DONE)
     first = deployed.call("GET", "/?task-name=a")
@@ -79,7 +82,7 @@ def test_a_failure_puts_a_task_at_the_end_of_the_queue(
     assert [asked.name for asked in deployed.simulator.asked] == ["older", "younger", "older"]
 
 
-def test_the_coin_of_the_sketch_is_tossed_until_it_falls_right(deployed: Deployment) -> None:
+def test_the_coin_is_tossed_until_it_falls_right(deployed: Deployment) -> None:
     tails = says(300, {"status": "multiple choices"})
     deployed.simulator.say(tails, tails, tails, DONE)
     ask(deployed, "a", provider="coin")

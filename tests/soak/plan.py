@@ -41,7 +41,7 @@ PROVIDERS = ("jobs", "limited", "plain", "hooks")
 
 def files(url: str) -> dict[str, dict[str, Any]]:
     """The provider files, by name: jobs that are submitted and asked after; the same within limits; the
-    sketch's; and jobs that call back, too."""
+    short form's; and jobs that call back, too."""
     rate = {"requests": 1, "seconds": RATE_SECONDS, "burst": BURST}
     limits = {"rate": rate, "parallel": PARALLEL, "openJobs": OPEN_JOBS}
     plain = _common(url, "plain") | {

@@ -12,7 +12,7 @@ from shared.errors import StoreTooLarge
 from shared.store import Item
 from shared.store.item import (
     GZIP_ABOVE_BYTES,
-    LIMITS,
+    MAX_VALUE_BYTES,
     SHARDS,
     attempt_map,
     digest,
@@ -114,16 +114,16 @@ def test_the_same_value_is_packed_to_the_same_bytes() -> None:
     assert packed("y" * 9000, "data") == packed("y" * 9000, "data")
 
 
-@pytest.mark.parametrize("name", sorted(LIMITS))
+@pytest.mark.parametrize("name", sorted(MAX_VALUE_BYTES))
 def test_a_value_over_its_limit_is_refused_before_anything_is_sent(name: str) -> None:
     incompressible = "".join(chr(0x4E00 + i * 7919 % 20000) for i in range(200_000))
-    with pytest.raises(StoreTooLarge, match=f"{name} takes .* bytes, the limit is {LIMITS[name]}"):
+    with pytest.raises(StoreTooLarge, match=f"{name} takes .* bytes, the limit is {MAX_VALUE_BYTES[name]}"):
         packed(incompressible, name)
 
 
 def test_all_values_at_their_limits_fit_into_an_item_together() -> None:
     names_and_keys = 8 * 1024
-    assert sum(LIMITS.values()) + names_and_keys <= 400 * 1024
+    assert sum(MAX_VALUE_BYTES.values()) + names_and_keys <= 400 * 1024
 
 
 def test_the_size_is_counted_in_bytes_not_characters() -> None:

@@ -22,7 +22,7 @@ from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.settings import Settings
 from shared.store import Item, Store, Superseded
 from shared.store import spill as module
-from shared.store.item import LIMITS, LINK_ABOVE_BYTES, Spilled, encoded, parse
+from shared.store.item import LINK_ABOVE_BYTES, MAX_VALUE_BYTES, Spilled, encoded, parse
 from shared.store.spill import LINK_SECONDS, MAX_SPILLED_BYTES, Link, Spill
 from shared.task import Task
 from tests.conftest import BUCKET, RETENTION_SECONDS, TABLE
@@ -171,8 +171,8 @@ def test_without_a_bucket_data_stay_in_the_item_up_to_its_limit(dynamodb: "Dynam
     store = Store(dynamodb, TABLE, RETENTION_SECONDS)
     assert completed(store, clock).data == LARGE
     generation = begin(store, clock).generation
-    with pytest.raises(StoreTooLarge, match=f"the limit is {LIMITS['data']}"):
-        store.complete(TASK, generation, noise(2 * LIMITS["data"]), clock())
+    with pytest.raises(StoreTooLarge, match=f"the limit is {MAX_VALUE_BYTES['data']}"):
+        store.complete(TASK, generation, noise(2 * MAX_VALUE_BYTES["data"]), clock())
 
 
 def test_data_over_the_limit_of_s3_are_refused_and_nothing_is_written(

@@ -19,7 +19,7 @@ from shared.codec import Json
 from shared.errors import StoreTooLarge, StoreUnavailable
 from shared.record import Record
 from shared.store import Item, Store, Superseded
-from shared.store.item import GZIP_ABOVE_BYTES, LIMITS, MAX_NOTIFY, digest
+from shared.store.item import GZIP_ABOVE_BYTES, MAX_NOTIFY, MAX_VALUE_BYTES, digest
 from shared.task import Task
 from tests.conftest import RETENTION_SECONDS, TABLE
 from tests.support.clock import Clock
@@ -439,7 +439,7 @@ def test_three_stays_an_integer_on_its_way_out(store: Store, clock: Clock) -> No
 def test_data_that_does_not_fit_is_refused_and_nothing_is_written(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
     with pytest.raises(StoreTooLarge):
-        store.complete(TASK, item.generation, incompressible(2 * LIMITS["data"]), clock())
+        store.complete(TASK, item.generation, incompressible(2 * MAX_VALUE_BYTES["data"]), clock())
     assert store.get(TASK, clock()) == item
 
 
@@ -455,20 +455,20 @@ def test_bytes_count_not_characters_and_compressed_they_may_fit(store: Store, cl
 def test_an_oversized_partial_is_refused(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
     with pytest.raises(StoreTooLarge):
-        store.save(TASK, record(item, partial=incompressible(2 * LIMITS["partial"])), clock())
+        store.save(TASK, record(item, partial=incompressible(2 * MAX_VALUE_BYTES["partial"])), clock())
 
 
 def test_oversized_outputs_and_input_are_refused(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
     with pytest.raises(StoreTooLarge):
-        store.save(TASK, record(item, outputs={"job": incompressible(2 * LIMITS["outputs"])}), clock())
+        store.save(TASK, record(item, outputs={"job": incompressible(2 * MAX_VALUE_BYTES["outputs"])}), clock())
     with pytest.raises(StoreTooLarge):
-        store.begin(Task("example", "b"), None, {"x": incompressible(2 * LIMITS["input"])}, clock())
+        store.begin(Task("example", "b"), None, {"x": incompressible(2 * MAX_VALUE_BYTES["input"])}, clock())
 
 
 def test_an_oversized_error_is_cut_but_the_failure_is_stored(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
-    store.fail(TASK, item.generation, failed("upstream", incompressible(2 * LIMITS["error"])), clock())
+    store.fail(TASK, item.generation, failed("upstream", incompressible(2 * MAX_VALUE_BYTES["error"])), clock())
     ended = store.get(TASK, clock())
     assert ended
     assert ended.status == "failed"
@@ -476,7 +476,7 @@ def test_an_oversized_error_is_cut_but_the_failure_is_stored(store: Store, clock
 
 
 def test_all_limits_together_fit_into_an_item() -> None:
-    assert sum(LIMITS.values()) < 400_000 - 4_000
+    assert sum(MAX_VALUE_BYTES.values()) < 400_000 - 4_000
 
 
 # --- what is open

@@ -16,7 +16,7 @@ from shared.queue import Claimed, Hold
 from shared.reasons import Reason
 from shared.record import VERSION, Record
 from shared.store import Item, Store
-from shared.store.item import LIMITS
+from shared.store.item import MAX_VALUE_BYTES
 from shared.task import Task
 from shared.work.settle import Settlement
 from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, record_of
@@ -342,7 +342,10 @@ def test_a_store_that_cannot_be_read_leaves_the_record_as_it_was_and_nobody_is_a
 @pytest.mark.promise("large", "data that even DynamoDB cannot hold end the task as `too-large`")
 @pytest.mark.parametrize(
     ("provider", "answer"),
-    [("example", completed({"all": noise(LIMITS["data"])})), ("job", pending(id=noise(LIMITS["outputs"])))],
+    [
+        ("example", completed({"all": noise(MAX_VALUE_BYTES["data"])})),
+        ("job", pending(id=noise(MAX_VALUE_BYTES["outputs"]))),
+    ],
     ids=["data", "outputs"],
 )
 def test_what_dynamodb_cannot_hold_ends_the_task_as_too_large(desk: Desk, provider: str, answer: Said) -> None:
@@ -352,14 +355,14 @@ def test_what_dynamodb_cannot_hold_ends_the_task_as_too_large(desk: Desk, provid
 
 
 def test_an_error_that_dynamodb_cannot_hold_is_cut(desk: Desk) -> None:
-    assert desk.work(refused(noise(LIMITS["error"]))).verb == "bury"
+    assert desk.work(refused(noise(MAX_VALUE_BYTES["error"]))).verb == "bury"
     assert desk.item.error["reason"] == "upstream"
     assert "too large" in desk.item.error["error"]
 
 
 def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(desk: Desk) -> None:
     desk.begin("job")
-    first = desk.work(pending({"all": noise(LIMITS["partial"])}, id="j"))
+    first = desk.work(pending({"all": noise(MAX_VALUE_BYTES["partial"])}, id="j"))
     assert (first.verb, first.counts_as) == ("release", "snoozed")
     assert (desk.item.status, desk.item.outputs, desk.item.partial) == ("pending", {"id": "j"}, None)
     desk.again(first)
