@@ -1,4 +1,4 @@
-"""Many at once, on a real Redis: one job and one client, a tick that costs the same, and tasks due when they should be."""
+"""Many at once, on a real Redis: one job, one client, a tick that costs the same; and tasks due when they should be."""
 
 import threading
 from collections import Counter
