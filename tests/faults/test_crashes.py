@@ -13,13 +13,10 @@ from shared.task import Task
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World
 from tests.support.api_events import Event, rest
 from tests.support.keys import key_of
-from tests.support.simulator import Said, completed, pending, refused, says
+from tests.support.simulator import DONE, PENDING, WHOLE, Said, completed, pending, refused, says
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-WHOLE = {"city": "Ghent", "rating": 4.5}
-PENDING = pending({"city": "Ghent"}, id="j-1")
-DONE = completed(WHOLE)
 FURTHER = pending({"city": "Ghent", "street": None, "x": 1}, id="j-1")
 NAME = "victim"
 

@@ -9,15 +9,12 @@ from local.servers.redis_server import RedisServer
 from tests.faults.replicas import Pair, pair
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
 from tests.support.api_events import rest
-from tests.support.simulator import Said, completed, pending, refused
+from tests.support.simulator import DONE, PENDING, Said, completed, pending, refused
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
-WHOLE = {"city": "Ghent", "rating": 4.5}
-PENDING = pending({"city": "Ghent"}, id="j-1")
 FURTHER = pending({"city": "Ghent", "x": 1}, id="j-1")
-DONE = completed(WHOLE)
 DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
 

@@ -18,11 +18,11 @@ from shared.task import Task
 from shared.work.settle import Settlement
 from shared.work.tick import SETTLE_SECONDS, Clockwork, Tick
 from shared.work.worker import Worker, record_of
-from tests.conftest import SERVERS
 from tests.support import asking
 from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
 from tests.support.parts import parts_of
+from tests.support.redis_servers import SERVERS
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
 from tests.support.ticking import Trusting
 
