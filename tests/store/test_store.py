@@ -247,8 +247,7 @@ def lost_and_begun_again(store: Store, clock: Clock) -> Item:
     store.save(TASK, record(item, outputs={"job": 1}), clock())
     store.save(TASK, record(item, resubmits=1), clock(), resubmit=True)
     store.save(TASK, record(item, outputs={"job": 2}, resubmits=1), clock())
-    there = get(store, clock)
-    return there
+    return get(store, clock)
 
 
 @pytest.mark.promise("once", "a late worker does not write a lost job over the one that followed")
