@@ -13,6 +13,8 @@ from shared.task import is_provider_name
 
 NOTIFY_KINDS = ("stepFunctionsToken", "durableCallbackId")
 """How a request may name a workflow that waits for its task."""
+MAX_BATCH = 100
+"""How many requests one batch may hold."""
 LEASE_MARGIN_SECONDS = 10
 """A lease outlasts the longest attempt by so much: time to store what was found and to settle it in Redis."""
 

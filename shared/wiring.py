@@ -16,7 +16,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 from shared import aws
 from shared.errors import ProviderFileError, SettingsError
-from shared.settings import Settings, is_redis_url
+from shared.settings import MAX_BATCH, Settings, is_redis_url
 from shared.task import is_provider_name
 
 if TYPE_CHECKING:
@@ -217,8 +217,6 @@ def reconciler() -> "Reconciler":
 
 def _connections() -> int:
     """How many to one host are kept: a tick's attempts or those of a batch at once, and two to spare."""
-    from shared.api.request import MAX_BATCH
-
     return max(settings().parallel_tasks, MAX_BATCH) + 2
 
 

@@ -32,8 +32,8 @@ from shared.settings import Settings
 from shared.store import Store
 from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
-from tests.support.doubles import MemoryQueue
 from tests.support.keys import PREFIX, Bench, RedisKeys
+from tests.support.memory_queue import MemoryQueue
 from tests.support.outage import DynamoDBOutage, RedisOutage
 from tests.support.simulator import PENDING, Simulator
 
@@ -297,18 +297,11 @@ def simulator() -> Iterator[Simulator]:
 
 
 @pytest.fixture
-def deployed(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    simulator: Simulator,
-    redis_client: "Redis",
-    dynamodb: "DynamoDBClient",
-    clock: Clock,
-) -> "Deployment":
+def deployed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: Backend, simulator: Simulator) -> "Deployment":
     """The handlers of tasks in place, over the simulator."""
     from tests.support.deployment import deploy  # it imports the handlers, which set up logging
 
-    return deploy(monkeypatch, tmp_path, simulator, redis_client, dynamodb, clock)
+    return deploy(monkeypatch, tmp_path, backend, simulator)
 
 
 @pytest.fixture

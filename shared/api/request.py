@@ -11,13 +11,12 @@ from urllib.parse import parse_qsl, unquote
 from shared.api.preference import NONE, Preferences, preferences
 from shared.codec import DuplicateKey, Json, dumps, loads
 from shared.errors import BadRequest, ContentTooLarge, NotFound, Problem
-from shared.settings import NOTIFY_KINDS
+from shared.settings import MAX_BATCH, NOTIFY_KINDS
 from shared.task import Task
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_INPUT_BYTES = 32 * 1024
 MAX_GROUP = 64
-MAX_BATCH = 100
 MAX_BATCH_BYTES = 1024 * 1024
 FIELDS = {"provider", "name", "input", "group", "notify"}
 NOTIFY_TOKENS = {

@@ -81,8 +81,6 @@ def test_an_answer_says_which_preference_it_follows() -> None:
     assert answer.headers({})["Preference-Applied"] == "wait=7"
 
 
-# --- answers that say nothing new
-
 TAGGED = Answer(status=200, body={"a": 1}, etag='W/"one"')
 
 

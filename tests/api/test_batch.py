@@ -9,10 +9,11 @@ import pytest
 
 from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, MAX_RESULTS_BYTES
 from shared.api.preference import NONE, Preferences
-from shared.api.request import MAX_BATCH, TaskRequest
+from shared.api.request import TaskRequest
 from shared.codec import Json
 from shared.errors import BadRequest, DataUnavailable
 from shared.limits import Limits
+from shared.settings import MAX_BATCH
 from shared.store import Item
 from shared.task import Task
 from tests.support.backend import Backend
@@ -47,9 +48,6 @@ def request(
 
 def statuses(results: list[Any]) -> list[int]:
     return [result["status"] for result in results]
-
-
-# --- one result each, in order
 
 
 def test_each_request_has_its_result_in_the_order_of_the_requests(front: Front) -> None:
@@ -104,9 +102,6 @@ def test_redis_is_called_once_for_each_provider_and_verb(front: Front) -> None:
     assert front.redis.calls == ["EVALSHA"] * 5  # add for three, release for the two that were asked
 
 
-# --- limits and time
-
-
 @pytest.mark.promise("limits", "a batch keeps to the limits, too")
 def test_a_batch_is_held_to_its_providers_limits(front: Front) -> None:
     results = front.results(*(request(f"t{i}", "narrow") for i in range(10)))
@@ -133,9 +128,6 @@ def test_a_preference_of_the_call_is_that_of_each_request(front: Front) -> None:
     answer = front.batch(request("a", prefers=prefers), request("b", prefers=prefers))
     assert (answer.status, answer.preference_applied) == (200, "respond-async")
     assert front.simulator.asked == []
-
-
-# --- a fault in one harms no other
 
 
 def test_a_fault_of_one_request_is_its_own(front: Front) -> None:
@@ -227,9 +219,6 @@ def test_without_redis_after_the_attempts_each_end_is_reported_once(
     assert len(front.redis.calls) == 1  # one settling that failed
 
 
-# --- one task, named more than once
-
-
 def test_requests_that_are_alike_are_one_and_the_first_began_it(front: Front) -> None:
     inputs: tuple[Json, ...] = ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1, "b": 2})
     results = front.results(*(request("a", input_=input_) for input_ in inputs), request("b"))
@@ -256,9 +245,6 @@ def test_another_input_for_a_task_of_the_batch_comes_after_the_first(front: Fron
 def test_two_faulty_requests_keep_their_own_faults(front: Front) -> None:
     results = front.results(BadRequest("x", field="a"), BadRequest("y", field="b"))
     assert [result["body"]["field"] for result in results] == ["a", "b"]
-
-
-# --- what Lambda can pass on
 
 
 def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(

@@ -31,8 +31,7 @@ from tests.conftest import TABLE
 from tests.support.api_events import Context, Event, http, rest, sample
 from tests.support.asking import Secrets, submitted
 from tests.support.backend import Backend
-from tests.support.doubles import MemoryQueue
-from tests.support.parts import parts_of
+from tests.support.memory_queue import MemoryQueue
 from tests.support.simulator import JOB, Simulator, pending, provider_at
 
 TASK = Task("example", "Ünï/cødé 名")
@@ -89,7 +88,7 @@ class Hook(Backend):
         return self.item()
 
     def receiver(self) -> Receiver:
-        parts = parts_of(self.store, self.queue, {"example": self.provider}, self.clock)
+        parts = self.parts({"example": self.provider})
         return Receiver(parts, Worker(parts), self.urls, self.secrets)
 
     def item(self) -> Item:

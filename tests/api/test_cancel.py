@@ -14,7 +14,6 @@ from shared.store import Item, Superseded
 from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
-from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, EXAMPLE, JOB, Simulator, says
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Office(Backend):
     def cancel(self, task: Task = TASK) -> Answer:
         """A user cancels the task."""
         providers = {"job": self.simulator.provider(JOB), "example": self.simulator.provider(EXAMPLE)}
-        return cancel.answer(parts_of(self.store, self.queue, providers, self.clock), task)
+        return cancel.answer(self.parts(providers), task)
 
     def begun(self, task: Task = TASK, *, outputs: dict[str, Any] | None = None) -> Item:
         """Begins a task and puts it into the queue; with outputs, it has a job."""

@@ -291,7 +291,7 @@ class Timed(Worker):
     """A worker that notes how long each inline attempt may take, and finds nothing new."""
 
     def __init__(self, front: "Front") -> None:
-        super().__init__(front.parts)
+        super().__init__(front.parts(front.providers))
         self.seconds: list[float] = []
 
     def attempt(self, hold: Hold, record: Record, seconds: float, *, inline: bool = False) -> Settlement:

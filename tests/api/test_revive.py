@@ -15,7 +15,6 @@ from shared.store import Item
 from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
-from tests.support.parts import parts_of
 from tests.support.simulator import EXAMPLE, provider_at
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class Surgery(Backend):
 
     def revive(self, providers: dict[str, Provider] = PROVIDERS) -> Answer:
         """A user revives the task."""
-        return revive.answer(parts_of(self.store, self.queue, providers, self.clock), TASK)
+        return revive.answer(self.parts(providers), TASK)
 
     def failed_for(self, reason: str = "upstream", *, refused: bool = False) -> Item:
         """A task that has failed for a reason, as a dead letter, its job known."""

@@ -16,11 +16,9 @@ from shared.store import Item, Store
 from shared.store.item import Spilled
 from shared.store.spill import Link
 from shared.task import Task
-from shared.work.parts import Parts
 from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.clock import START_MS
-from tests.support.parts import parts_of
 
 if TYPE_CHECKING:
     pass
@@ -50,21 +48,14 @@ ITEM = Item(
 class Window(Backend):
     """Where a user looks at the task."""
 
-    @property
-    def parts(self) -> Parts:
-        return parts_of(self.store, self.queue, {}, self.clock)
-
     def status(self) -> Answer:
         """What a user sees."""
-        return view.status(self.parts, TASK)
+        return view.status(self.parts({}), TASK)
 
 
 @pytest.fixture
 def window(backend: Backend) -> Window:
     return Window(**vars(backend))
-
-
-# --- what is shown of an item
 
 
 def test_an_item_is_shown_with_stored_data_overlaid_by_the_partial_answer() -> None:
@@ -139,10 +130,7 @@ def test_an_instant_is_rfc_3339_in_utc_to_the_millisecond() -> None:
 
 @pytest.mark.parametrize(("seconds", "whole"), [(-3, 1), (0, 1), (0.2, 1), (1, 1), (1.001, 2), (6.5, 7)])
 def test_retry_after_is_rounded_up_and_never_below_a_second(window: Window, seconds: float, whole: int) -> None:
-    assert view.accepted(window.parts, window.begin(TASK), seconds).retry_after_seconds == whole
-
-
-# --- where it stands
+    assert view.accepted(window.parts({}), window.begin(TASK), seconds).retry_after_seconds == whole
 
 
 def test_an_unknown_task_is_not_found(window: Window) -> None:
@@ -265,9 +253,6 @@ def test_a_record_need_not_know_everything_to_be_shown(window: Window) -> None:
     window.seed("a", generation=item.generation, due_seconds=60, record=record.to_text())
     body = window.status().body
     assert (body["attempts"], body["progress"], body["reason"]) == (0, None, None)
-
-
-# --- merging is for showing: stored data overlaid by the partial answer
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from shared.store import Superseded
 from shared.task import Task
 from shared.work import settle, worker
 from shared.work.reconcile import Reconciler
-from tests.explorer.explorer import Explorer, Kind, Payload, Scenario, Start, Trouble, Violation
-from tests.support.doubles import MemoryQueue, MemoryStore
+from tests.explorer.explorer import Explorer
+from tests.explorer.scenario import Kind, Payload, Scenario, Start, Trouble, Violation
+from tests.support.memory_queue import MemoryQueue
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.slow
 

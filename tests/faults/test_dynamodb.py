@@ -5,7 +5,7 @@ The clients are the deployed ones, with their own tries; only the pauses between
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,19 +25,17 @@ from shared.store.spill import CALL_SECONDS
 from shared.work import reconcile
 from shared.work.worker import STORE_RETRY_SECONDS
 from tests.conftest import BUCKET, SERVERS, TABLE
-from tests.support.api_events import rest
-from tests.support.clock import Clock
+from tests.support.backend import Backend
 from tests.support.deployment import FILES, Answered, Deployment, deploy
-from tests.support.simulator import Simulator, completed, pending, says
+from tests.support.simulator import DONE, PARTIAL, WHOLE, Simulator, completed, pending, says
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from redis import Redis
+
+pytestmark = pytest.mark.slow
 
 TRIES = 2
-SMALL = {"city": "Ghent", "rating": 4.5}
 LARGE = {"x": random.Random(1).randbytes(100_000).hex()}
-PARTIAL = {"city": "Ghent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,25 +161,24 @@ def deployed(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     simulator: Simulator,
-    redis_client: "Redis",
+    backend: Backend,
     s3: Any,
     wire: Wire,
-    clock: Clock,
     session: Any,
 ) -> Deployment:
     """The handlers with the clients that they have when deployed."""
     monkeypatch.setattr(boto3.session, "Session", lambda: session)
     monkeypatch.setenv("TABLE_NAME", TABLE)
     monkeypatch.setenv("SPILL_BUCKET", BUCKET)
-    return deploy(monkeypatch, tmp_path, simulator, redis_client, aws.client("dynamodb", 30), clock)
+    return deploy(monkeypatch, tmp_path, replace(backend, dynamodb_client=aws.client("dynamodb", 30)), simulator)
 
 
 def ask(deployed: Deployment, name: str = "a") -> Answered:
-    return deployed.enqueue(rest("POST", "/tasks", {"provider": "job", "name": name}))
+    return deployed.call("POST", "/tasks", {"provider": "job", "name": name})
 
 
 def look(deployed: Deployment, name: str = "a") -> Answered:
-    return deployed.enqueue(rest("GET", f"/tasks/job/{name}"))
+    return deployed.call("GET", f"/tasks/job/{name}")
 
 
 def tick_later(deployed: Deployment, seconds: float = 31) -> dict[str, int]:
@@ -190,12 +187,12 @@ def tick_later(deployed: Deployment, seconds: float = 31) -> dict[str, int]:
     return deployed.process().get("job", {})
 
 
-def ends(deployed: Deployment, simulator: Simulator, data: Any, name: str = "a") -> None:
+def ends(deployed: Deployment, data: Any, name: str = "a") -> None:
     """Assert that a client finds the whole, that nothing is left in Redis, and that the provider has one job."""
     seen = look(deployed, name)
     assert (seen.status, seen.body["status"], seen.body["data"]) == (200, "completed", data)
-    assert deployed.bench.state("job") == {}
-    assert simulator.calls(name).count("POST /jobs") == 1
+    assert deployed.state("job") == {}
+    assert deployed.simulator.calls(name).count("POST /jobs") == 1
 
 
 # --- no call outlives its handler
@@ -238,41 +235,39 @@ def test_a_service_cannot_ask_for_a_longer_pause(deployed: Deployment, wire: Wir
 @of(OF_DYNAMODB)
 @pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
 def test_one_fault_of_dynamodb_is_not_noticed_by_a_request(
-    deployed: Deployment, wire: Wire, simulator: Simulator, operation: str, fault: Fault
+    deployed: Deployment, wire: Wire, operation: str, fault: Fault
 ) -> None:
     wire.breaks(operation, fault, 1)
     answer = ask(deployed)
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
-    simulator.say(completed(SMALL))
+    deployed.simulator.say(DONE)
     assert tick_later(deployed) == {"claimed": 1, "completed": 1}
-    ends(deployed, simulator, SMALL)
+    ends(deployed, WHOLE)
 
 
 @pytest.mark.promise("faults", "DynamoDB throttles, fails or does not answer, once")
 @of(OF_DYNAMODB)
-def test_one_fault_of_dynamodb_is_not_noticed_by_a_result(
-    deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
-) -> None:
+def test_one_fault_of_dynamodb_is_not_noticed_by_a_result(deployed: Deployment, wire: Wire, fault: Fault) -> None:
     ask(deployed)
-    simulator.say(completed(SMALL))
+    deployed.simulator.say(DONE)
     wire.breaks("UpdateItem", fault, 1)
     tally = tick_later(deployed)
     assert tally.pop("claimed") == 1
     assert tally in ({"completed": 1}, {"forgotten": 1})  # forgotten: the second try found the first one's write
-    ends(deployed, simulator, SMALL)
+    ends(deployed, WHOLE)
 
 
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3)
 def test_one_fault_of_s3_is_not_noticed_by_a_large_result(
-    deployed: Deployment, wire: Wire, simulator: Simulator, s3: Any, fault: Fault
+    deployed: Deployment, wire: Wire, s3: Any, fault: Fault
 ) -> None:
     ask(deployed)
-    simulator.say(completed(LARGE))
+    deployed.simulator.say(completed(LARGE))
     wire.breaks("PutObject", fault, 1)
     assert tick_later(deployed) == {"claimed": 1, "completed": 1}
     wire.breaks("GetObject", fault, 1)
-    ends(deployed, simulator, LARGE)
+    ends(deployed, LARGE)
     assert len(s3.list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
 
 
@@ -281,51 +276,49 @@ def test_one_fault_of_s3_is_not_noticed_by_a_large_result(
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
 @of(OF_DYNAMODB)
-def test_a_request_that_cannot_read_is_503_and_nothing_was_done(
-    deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
-) -> None:
+def test_a_request_that_cannot_read_is_503_and_nothing_was_done(deployed: Deployment, wire: Wire, fault: Fault) -> None:
     wire.breaks("GetItem", fault, TRIES)
     answer = ask(deployed)
     assert (answer.status, answer.headers["retry-after"]) == (503, "5")
     assert wire.seen == ["GetItem"] * TRIES
-    assert simulator.calls() == []
-    assert deployed.bench.state("job") == {}
+    assert deployed.simulator.calls() == []
+    assert deployed.state("job") == {}
 
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
 @of(OF_DYNAMODB)
 def test_a_request_that_cannot_be_written_down_is_503_and_the_provider_is_not_asked(
-    deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
+    deployed: Deployment, wire: Wire, fault: Fault
 ) -> None:
     wire.breaks("UpdateItem", fault, TRIES)
     assert ask(deployed).status == 503
-    assert simulator.calls() == []
-    assert deployed.bench.state("job") == {}
+    assert deployed.simulator.calls() == []
+    assert deployed.state("job") == {}
     again = ask(deployed)
     assert again.status == 202
     if fault is lost:  # it had been written down all the same, and whoever asks is told
         assert (again.body["deduplicated"], again.body["schedule"]) == (True, "lost")
         deployed.pass_(31)
         assert deployed.reconcile() == {"job": {"seen": 1, "requeued": 1}}
-    simulator.say(pending(id="j-1"), completed(SMALL))
+    deployed.simulator.say(pending(id="j-1"), DONE)
     for _ in range(3):
         tick_later(deployed, 100)
-    ends(deployed, simulator, SMALL)
+    ends(deployed, WHOLE)
 
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
 @of(OF_DYNAMODB)
 def test_a_first_answer_that_cannot_be_stored_is_shown_and_its_job_is_not_lost(
-    deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
+    deployed: Deployment, wire: Wire, fault: Fault
 ) -> None:
     fine: Fault = lambda answer: answer()  # noqa: E731
     wire.faults["UpdateItem"] = [fine, *[fault] * TRIES]  # begin, then the write of what was learned
     answer = ask(deployed)
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
-    simulator.say(completed(SMALL))
+    deployed.simulator.say(DONE)
     assert tick_later(deployed) == {"claimed": 1, "completed": 1}
-    assert simulator.calls() == ["POST /jobs", "GET /jobs/j-1"]
-    ends(deployed, simulator, SMALL)
+    assert deployed.simulator.calls() == ["POST /jobs", "GET /jobs/j-1"]
+    ends(deployed, WHOLE)
 
 
 # --- results wait
@@ -334,34 +327,32 @@ def test_a_first_answer_that_cannot_be_stored_is_shown_and_its_job_is_not_lost(
 @pytest.mark.promise("faults", "DynamoDB fails for longer while results come or reconcile runs")
 @of(OF_DYNAMODB)
 def test_a_result_that_cannot_be_stored_stays_queued_and_makes_no_second_job(
-    deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
+    deployed: Deployment, wire: Wire, fault: Fault
 ) -> None:
     ask(deployed)
-    simulator.say(completed(SMALL))
+    deployed.simulator.say(DONE)
     wire.breaks("UpdateItem", fault, TRIES)
     tally = tick_later(deployed)
     seen = look(deployed)
     if fault is lost:  # the first try ended it, the second found that
         assert tally == {"claimed": 1, "released": 1}
-        assert (seen.body["status"], seen.body["data"]) == ("completed", SMALL)
+        assert (seen.body["status"], seen.body["data"]) == ("completed", WHOLE)
         assert tick_later(deployed) == {"claimed": 1, "forgotten": 1}
     else:
         assert tally == {"claimed": 1, "released": 1}
         assert (seen.status, seen.body["status"], seen.body["schedule"]) == (200, "pending", "waiting")
         assert (seen.body["data"], seen.body["errors"]) == (PARTIAL, 0)
         assert tick_later(deployed, STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
-    ends(deployed, simulator, SMALL)
+    ends(deployed, WHOLE)
 
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while results come or reconcile runs")
 @pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
-def test_of_five_results_the_one_that_is_throttled_waits_alone(
-    deployed: Deployment, wire: Wire, simulator: Simulator
-) -> None:
+def test_of_five_results_the_one_that_is_throttled_waits_alone(deployed: Deployment, wire: Wire) -> None:
     names = [f"task {number}" for number in range(5)]
     for name in names:
         ask(deployed, name)
-    simulator.say(completed(SMALL))
+    deployed.simulator.say(DONE)
     throttled: list[bytes] = []
 
     def one_of_them(answer: Answer) -> AWSResponse:
@@ -371,19 +362,19 @@ def test_of_five_results_the_one_that_is_throttled_waits_alone(
 
     wire.faults["UpdateItem"] = [one_of_them] * 6
     assert tick_later(deployed) == {"claimed": 5, "completed": 4, "released": 1}
-    assert len(deployed.bench.state("job")) == 1
+    assert len(deployed.state("job")) == 1
     assert tick_later(deployed, STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
     for name in names:
-        ends(deployed, simulator, SMALL, name)
+        ends(deployed, WHOLE, name)
 
 
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3 | FOR_GOOD)
 def test_a_large_result_that_s3_does_not_take_stays_queued_and_makes_no_second_job(
-    deployed: Deployment, wire: Wire, simulator: Simulator, s3: Any, fault: Fault
+    deployed: Deployment, wire: Wire, s3: Any, fault: Fault
 ) -> None:
     ask(deployed)
-    simulator.say(completed(LARGE))
+    deployed.simulator.say(completed(LARGE))
     wire.breaks("PutObject", fault, 1 if fault in FOR_GOOD.values() else TRIES)
     wire.seen.clear()
     assert tick_later(deployed) == {"claimed": 1, "released": 1}
@@ -391,53 +382,51 @@ def test_a_large_result_that_s3_does_not_take_stays_queued_and_makes_no_second_j
     seen = look(deployed)
     assert (seen.status, seen.body["status"], seen.body["schedule"]) == (200, "pending", "waiting")
     assert tick_later(deployed, STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
-    ends(deployed, simulator, LARGE)
+    ends(deployed, LARGE)
     assert len(s3.list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
 
 
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of({name: OF_DYNAMODB[name] for name in ("throughput", "read timeout")})
 def test_a_large_result_whose_item_cannot_be_written_leaves_one_object_when_it_ends(
-    deployed: Deployment, wire: Wire, simulator: Simulator, s3: Any, fault: Fault
+    deployed: Deployment, wire: Wire, s3: Any, fault: Fault
 ) -> None:
     ask(deployed)
-    simulator.say(completed(LARGE))
+    deployed.simulator.say(completed(LARGE))
     wire.breaks("UpdateItem", fault, TRIES)
     assert tick_later(deployed) == {"claimed": 1, "released": 1}
     assert tick_later(deployed, STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
-    ends(deployed, simulator, LARGE)
+    ends(deployed, LARGE)
     assert len(s3.list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
 
 
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
-def test_a_large_first_answer_that_s3_does_not_take_is_shown_and_stored_later(
-    deployed: Deployment, wire: Wire, simulator: Simulator
-) -> None:
-    simulator.say(completed(LARGE))
+def test_a_large_first_answer_that_s3_does_not_take_is_shown_and_stored_later(deployed: Deployment, wire: Wire) -> None:
+    deployed.simulator.say(completed(LARGE))
     wire.breaks("PutObject", OF_S3["slow down"], TRIES)
-    answer = deployed.enqueue(rest("GET", "/?task-name=a"))
+    answer = deployed.call("GET", "/?task-name=a")
     assert (answer.status, answer.body["status"], answer.body["data"]) == (202, "pending", LARGE)
     deployed.pass_(STORE_RETRY_SECONDS)
     assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
-    assert deployed.enqueue(rest("GET", "/?task-name=a")).body["data"] == LARGE
+    assert deployed.call("GET", "/?task-name=a").body["data"] == LARGE
 
 
 # --- somebody else was first
 
 
 @pytest.mark.promise("faults", "a result whose task was cancelled meanwhile: a conditional conflict")
-@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("data", [WHOLE, LARGE], ids=["small", "large"])
 def test_a_result_of_a_task_that_was_cancelled_meanwhile_changes_nothing_and_its_job_is_cancelled(
-    deployed: Deployment, wire: Wire, simulator: Simulator, data: Any
+    deployed: Deployment, wire: Wire, data: Any
 ) -> None:
     ask(deployed)
-    simulator.say(completed(data).after(lambda: deployed.enqueue(rest("DELETE", "/tasks/job/a"))), says(200, {}))
+    deployed.simulator.say(completed(data).after(lambda: deployed.call("DELETE", "/tasks/job/a")), says(200, {}))
     deployed.pass_(31)
     assert deployed.process() == {"job": {"claimed": 1, "forgotten": 1}}
     seen = look(deployed)
     assert (seen.body["status"], seen.body["data"]) == ("cancelled", PARTIAL)
-    assert simulator.calls()[-1] == "DELETE /jobs/j-1"
-    assert deployed.bench.state("job") == {}
+    assert deployed.simulator.calls()[-1] == "DELETE /jobs/j-1"
+    assert deployed.state("job") == {}
 
 
 # --- S3 does not give back
@@ -446,16 +435,16 @@ def test_a_result_of_a_task_that_was_cancelled_meanwhile_changes_nothing_and_its
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3)
 def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(
-    deployed: Deployment, wire: Wire, simulator: Simulator, fault: Fault
+    deployed: Deployment, wire: Wire, fault: Fault
 ) -> None:
     ask(deployed)
-    simulator.say(completed(LARGE), pending(PARTIAL, id="j-2"))
+    deployed.simulator.say(completed(LARGE), pending(PARTIAL, id="j-2"))
     tick_later(deployed)
     wire.breaks("GetObject", fault, TRIES)
     assert look(deployed).status == 503
     wire.breaks("GetObject", fault, TRIES)
     body = {"provider": "job", "name": "a"}
-    anew = deployed.enqueue(rest("POST", "/tasks", body, {"Cache-Control": "no-cache"}))
+    anew = deployed.call("POST", "/tasks", body, {"Cache-Control": "no-cache"})
     assert (anew.status, anew.body["data"], anew.body["data_url"]) == (202, PARTIAL, None)
     seen = look(deployed)  # S3 is there again
     assert (seen.body["status"], seen.body["data"]) == ("pending", LARGE | PARTIAL)
@@ -468,14 +457,14 @@ def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(
 @of(OF_DYNAMODB)
 @pytest.mark.parametrize("operation", ["Query", "GetItem"])
 def test_a_reconcile_that_cannot_read_says_so_and_the_next_one_repairs(
-    deployed: Deployment, wire: Wire, redis_client: "Redis", operation: str, fault: Fault
+    deployed: Deployment, wire: Wire, operation: str, fault: Fault
 ) -> None:
     ask(deployed)
-    redis_client.flushall()
+    deployed.redis_client.flushall()
     deployed.pass_(31)
     wire.breaks(operation, fault, TRIES * (len(FILES) if operation == "Query" else 1))  # each provider's first query
     tally = deployed.reconcile()
     assert tally["job"]["unreachable"] == 1
-    assert deployed.bench.state("job") == {}
+    assert deployed.state("job") == {}
     assert deployed.reconcile() == {"job": {"seen": 1, "requeued": 1}}
-    assert [place for place, _ in deployed.bench.state("job").values()] == ["waiting"]
+    assert [place for place, _ in deployed.state("job").values()] == ["waiting"]

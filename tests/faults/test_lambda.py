@@ -36,9 +36,6 @@ def ends_well(world: World, *names: str) -> None:
         assert len(world.submits(name)) == 1
 
 
-# --- ended in mid-batch, and started twice
-
-
 @pytest.mark.promise("faults", "Lambda ends a function in the middle of a batch")
 def test_a_function_that_runs_into_its_timeout_in_mid_batch_loses_nothing_and_repeats_nothing(
     make_world: MakeWorld,
@@ -86,9 +83,6 @@ def test_two_ticks_of_one_event_at_once_ask_about_each_task_once(make_world: Mak
     assert world.bench.state("job") == {}
 
 
-# --- frozen and thawed
-
-
 @pytest.fixture
 def ways(redis_server: Any, dynamodb_server: Any, simulator: Any) -> Iterator[list[Proxy]]:
     """The ways to Redis, DynamoDB and the provider."""
@@ -126,9 +120,6 @@ def test_after_a_freeze_no_stale_connection_makes_a_call_fail_or_repeat(
         world.check_end(name)
         assert world.simulator.calls(name) == ["POST /jobs", "GET /jobs/j-1"]
     assert caplog.records == []
-
-
-# --- threads that are left over
 
 
 @pytest.mark.promise("faults", "a thread that hangs in its call")
@@ -198,9 +189,6 @@ def test_no_call_leaves_a_thread_behind(world: World) -> None:
         world.pass_(LEASE_SECONDS)
         assert world.process() == {"job": {"claimed": 3, "snoozed": 3}}
     wait_until(lambda: len(ours()) <= before, PATIENCE_SECONDS, "the threads")
-
-
-# --- deployed anew
 
 
 def rewrite(world: World, change: Callable[[dict[str, Any]], Any]) -> str:

@@ -65,9 +65,6 @@ def plain(**polling: Any) -> Any:
     return EXAMPLE | {"polling": EXAMPLE["polling"] | {"jitter": "full", "maxErrors": 10} | polling}
 
 
-# --- down for an hour, then back
-
-
 @pytest.mark.promise("faults", "a provider that was down for an hour is not flooded afterwards")
 @pytest.mark.parametrize(
     ("tasks", "file", "most"),
@@ -155,9 +152,6 @@ def test_a_provider_that_flaps_is_asked_no_more_than_a_sound_one_and_every_task_
     assert (ended(world, "job"), world.bench.state("job")) == (40, {})
 
 
-# --- answers slower than the deadline
-
-
 @pytest.mark.promise("faults", "a provider whose answers come after the deadline")
 def test_submits_whose_answers_come_too_late_are_repeated_under_one_key_and_end(make_world: MakeWorld) -> None:
     world = make_world(files={"job": FILE | {"firstAnswer": 0.2}}, ATTEMPT_SECONDS="0.2")
@@ -174,9 +168,6 @@ def test_submits_whose_answers_come_too_late_are_repeated_under_one_key_and_end(
     world.check_end("a")
     keys = world.submits("a")
     assert (len(keys), len(set(keys))) == (3, 1)
-
-
-# --- beside others
 
 
 @pytest.mark.promise("faults", "one provider's outage: another's tasks end at 0.9 times the usual rate or better")

@@ -91,9 +91,6 @@ def ends_well(world: World) -> None:
     assert len(world.submits(NAME)) == 1
 
 
-# --- the item is open, and Redis lacks a part of its task
-
-
 @pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")
 @pytest.mark.parametrize(
     "parts",
@@ -155,9 +152,6 @@ def test_a_key_that_redis_has_evicted_is_made_up_for(world: World, part: str) ->
     world.check("b")
 
 
-# --- the item has ended, and Redis does not know
-
-
 @pytest.mark.promise("faults", "a task that has ended and is still in Redis, whole or in part")
 @pytest.mark.parametrize(
     ("status", "counts"),
@@ -203,9 +197,6 @@ def test_an_entry_in_the_queue_that_nobody_accepted_is_dropped(world: World) -> 
     world.bench.seed(NAME, provider="job", due_seconds=3600)
     repairs(world, forgotten=1)
     assert world.redis.dbsize() == 0
-
-
-# --- what is as it should be
 
 
 @pytest.mark.promise("faults", "entries in Redis that belong to nothing")

@@ -117,9 +117,6 @@ def test_wrong_credentials_are_an_outage_that_says_so(
     assert "wrong" not in str(found.value)
 
 
-# --- clusters
-
-
 @pytest.fixture
 def cluster(redis_cluster: Callable[[Kind, int], list[int]]) -> Iterator[Any]:
     """Three nodes, empty."""

@@ -32,9 +32,6 @@ def ends_well(world: World) -> None:
     assert len(world.submits(NAME)) == 1
 
 
-# --- all of it
-
-
 @pytest.fixture
 def server(start_server: StartServer) -> RedisServer:
     return start_server()
@@ -124,9 +121,6 @@ def test_while_redis_is_away_every_request_is_accepted_and_reconcile_queues_them
         assert len(world.submits(name)) == 1
 
 
-# --- room for more
-
-
 @pytest.mark.promise("faults", "Redis is full")
 def test_a_full_redis_drains_and_takes_what_was_accepted_meanwhile_as_soon_as_it_may(
     server: RedisServer, make_world: MakeWorld
@@ -147,9 +141,6 @@ def test_a_full_redis_drains_and_takes_what_was_accepted_meanwhile_as_soon_as_it
     world.finish("later")
     world.check_end("later")
     assert len(world.submits("later")) == 1
-
-
-# --- the last writes: a failover to a replica that lacks them
 
 
 @pytest.fixture

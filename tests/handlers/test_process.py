@@ -12,18 +12,15 @@ import pytest
 from handlers.process import METRICS
 from shared import wiring
 from shared.errors import SettingsError
-from shared.store import Store
 from shared.task import Task
-from tests.support.api_events import Context, rest, sample
+from tests.support.api_events import Context, sample
 from tests.support.deployment import FILES, Deployment
-from tests.support.outage import Door, DynamoDBOutage, RedisOutage
-from tests.support.simulator import BROKEN, Said, Simulator, completed, pending, refused, says
+from tests.support.outage import Door
+from tests.support.simulator import BROKEN, DONE, PARTIAL, WHOLE, Said, pending, refused, says
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from redis import Redis
+    pass
 
-WHOLE = {"city": "Ghent", "rating": 4.5}
 EVENTS = [
     None,
     {},
@@ -39,33 +36,32 @@ EVENTS = [
 
 def ask(deployed: Deployment, *names: str, provider: str = "example") -> None:
     for name in names:
-        deployed.enqueue(rest("GET", f"/?task-name={name}&provider={provider}"))
+        deployed.call("GET", f"/?task-name={name}&provider={provider}")
 
 
 # --- from the first call to the stored data
 
 
-def test_partial_data_at_once_the_rest_by_itself(deployed: Deployment, simulator: Simulator, store: Store) -> None:
-    simulator.say(pending({"city": "Ghent"}), pending({"city": "Ghent", "x": 1}), completed(WHOLE))
-    first = deployed.enqueue(rest("GET", "/?task-name=a"))
-    assert (first.status, first.body["data"]) == (202, {"city": "Ghent"})
+def test_partial_data_at_once_the_rest_by_itself(deployed: Deployment) -> None:
+    deployed.simulator.say(pending(PARTIAL), pending({"city": "Ghent", "x": 1}), DONE)
+    first = deployed.call("GET", "/?task-name=a")
+    assert (first.status, first.body["data"]) == (202, PARTIAL)
 
     deployed.pass_(3)
     assert deployed.process() == {"example": {"claimed": 1, "snoozed": 1}}
-    [(place, _)] = deployed.bench.state().values()
+    [(place, _)] = deployed.state().values()
     assert place == "waiting"
-    again = deployed.enqueue(rest("GET", "/?task-name=a"))
+    again = deployed.call("GET", "/?task-name=a")
     assert (again.status, again.body["data"], again.body["deduplicated"]) == (202, {"city": "Ghent", "x": 1}, True)
 
     deployed.pass_(31)
     assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
-    assert deployed.bench.state() == {}
-    item = store.get(Task("example", "a"), 0)
-    assert item
+    assert deployed.state() == {}
+    item = deployed.item_of(Task("example", "a"))
     assert (item.status, item.data) == ("completed", WHOLE)
-    last = deployed.enqueue(rest("GET", "/?task-name=a"))
+    last = deployed.call("GET", "/?task-name=a")
     assert (last.status, last.body["data"], last.body["partial"]) == (200, WHOLE, False)
-    assert simulator.calls() == ["GET /example"] * 3
+    assert deployed.simulator.calls() == ["GET /example"] * 3
 
 
 @pytest.mark.parametrize(
@@ -74,27 +70,27 @@ def test_partial_data_at_once_the_rest_by_itself(deployed: Deployment, simulator
     ids=["connection error", "500", "503", "unreadable", "300"],
 )
 def test_a_failure_puts_a_task_at_the_end_of_the_queue(
-    deployed: Deployment, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, trouble: Said
+    deployed: Deployment, monkeypatch: pytest.MonkeyPatch, trouble: Said
 ) -> None:
     monkeypatch.setenv("PARALLEL_TASKS", "1")
     ask(deployed, "older", "younger", provider="coin")
     deployed.pass_(60)
-    simulator.asked.clear()
-    simulator.say(trouble, completed(WHOLE), to="older")
-    simulator.say(completed(WHOLE), to="younger")
+    deployed.simulator.asked.clear()
+    deployed.simulator.say(trouble, DONE, to="older")
+    deployed.simulator.say(DONE, to="younger")
     assert deployed.process() == {"coin": {"claimed": 3, "retried": 1, "completed": 2}}
-    assert [asked.name for asked in simulator.asked] == ["older", "younger", "older"]
+    assert [asked.name for asked in deployed.simulator.asked] == ["older", "younger", "older"]
 
 
-def test_the_coin_is_tossed_until_it_falls_right(deployed: Deployment, simulator: Simulator) -> None:
+def test_the_coin_is_tossed_until_it_falls_right(deployed: Deployment) -> None:
     tails = says(300, {"status": "multiple choices"})
-    simulator.say(tails, tails, tails, completed(WHOLE))
+    deployed.simulator.say(tails, tails, tails, DONE)
     ask(deployed, "a", provider="coin")
     assert deployed.process() == {"coin": {"claimed": 3, "retried": 2, "completed": 1}}
 
 
 def test_at_most_parallel_tasks_are_asked_about_at_once_and_so_many_are(
-    deployed: Deployment, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+    deployed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PARALLEL_TASKS", "3")
     ask(deployed, *(f"task {i}" for i in range(6)), provider="accepting")
@@ -109,27 +105,24 @@ def test_at_most_parallel_tasks_are_asked_about_at_once_and_so_many_are(
         with lock:
             running -= 1
 
-    simulator.say(completed(WHOLE).after(meet))
+    deployed.simulator.say(DONE.after(meet))
     assert deployed.process() == {"accepting": {"claimed": 6, "completed": 6}}
     assert most == 3
 
 
-def test_a_failure_for_good_is_kept_as_a_dead_letter(deployed: Deployment, simulator: Simulator) -> None:
+def test_a_failure_for_good_is_kept_as_a_dead_letter(deployed: Deployment) -> None:
     ask(deployed, "a")
-    simulator.say(refused("no such customer"))
+    deployed.simulator.say(refused("no such customer"))
     deployed.pass_(3)
     assert deployed.process() == {"example": {"claimed": 1, "buried": 1}}
-    status = deployed.enqueue(rest("GET", "/tasks/example/a"))
+    status = deployed.call("GET", "/tasks/example/a")
     assert (status.status, status.body["status"], status.body["schedule"]) == (200, "failed", "dead letter")
 
 
-# --- whatever starts it and whatever goes wrong
-
-
 @pytest.mark.parametrize("event", EVENTS, ids=str)
-def test_an_event_of_any_shape_starts_a_tick(deployed: Deployment, simulator: Simulator, event: Any) -> None:
+def test_an_event_of_any_shape_starts_a_tick(deployed: Deployment, event: Any) -> None:
     ask(deployed, "a", provider="accepting")
-    simulator.say(completed(WHOLE))
+    deployed.simulator.say(DONE)
     assert deployed.process(event) == {"accepting": {"claimed": 1, "completed": 1}}
 
 
@@ -137,30 +130,28 @@ def test_nothing_to_do_is_a_tally_too(deployed: Deployment) -> None:
     assert deployed.process() == {}
 
 
-def test_without_redis_it_returns_normally_and_says_so(deployed: Deployment, redis_client: "Redis") -> None:
-    outage = RedisOutage(redis_client)
-    outage.away = True
+def test_without_redis_it_returns_normally_and_says_so(deployed: Deployment) -> None:
+    deployed.redis.calls.clear()
+    deployed.redis.away = True
     assert deployed.process() == {name: {"unreachable": 1} for name in FILES}
 
 
-def test_without_dynamodb_tasks_are_given_back_and_end_when_it_is_there_again(
-    deployed: Deployment, simulator: Simulator, dynamodb: "DynamoDBClient"
-) -> None:
+def test_without_dynamodb_tasks_are_given_back_and_end_when_it_is_there_again(deployed: Deployment) -> None:
     ask(deployed, "a", provider="job")
-    outage = DynamoDBOutage(dynamodb)
-    outage.away = {"GetItem", "UpdateItem"}
-    simulator.say(completed(WHOLE))
+    deployed.dynamodb.calls.clear()
+    deployed.dynamodb.away = {"GetItem", "UpdateItem"}
+    deployed.simulator.say(DONE)
     deployed.pass_(3)
     assert deployed.process() == {"job": {"claimed": 1, "released": 1}}
-    outage.away = set()
+    deployed.dynamodb.away = set()
     deployed.pass_(11)
     assert deployed.process() == {"job": {"claimed": 1, "completed": 1}}
 
 
-def test_some_failing_is_no_failure_of_the_function(deployed: Deployment, simulator: Simulator) -> None:
+def test_some_failing_is_no_failure_of_the_function(deployed: Deployment) -> None:
     ask(deployed, "broken", "refused", "sound", provider="accepting")
-    for name, said in {"broken": BROKEN, "refused": refused(), "sound": completed(WHOLE)}.items():
-        simulator.say(said, to=name)
+    for name, said in {"broken": BROKEN, "refused": refused(), "sound": DONE}.items():
+        deployed.simulator.say(said, to=name)
     tally = deployed.process()
     assert tally == {"accepting": {"claimed": 3, "retried": 1, "buried": 1, "completed": 1}}
 
@@ -168,7 +159,7 @@ def test_some_failing_is_no_failure_of_the_function(deployed: Deployment, simula
 def test_without_time_left_it_leaves_everything_to_the_next(deployed: Deployment) -> None:
     ask(deployed, "a", provider="accepting")
     assert deployed.process(seconds=0) == {}
-    assert [place for place, _ in deployed.bench.state("accepting").values()] == ["waiting"]
+    assert [place for place, _ in deployed.state("accepting").values()] == ["waiting"]
 
 
 def test_wrong_settings_stop_it_with_one_message_that_names_each(
@@ -180,15 +171,12 @@ def test_wrong_settings_stop_it_with_one_message_that_names_each(
         deployed.process()
 
 
-# --- what it says
-
-
 def test_a_tick_is_one_line_of_log_and_a_line_of_metrics_for_each_provider_that_had_work(
-    deployed: Deployment, simulator: Simulator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    deployed: Deployment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(deployed, "a", "b", provider="accepting")
-    simulator.say(completed(WHOLE), to="a")
-    simulator.say(refused(), to="b")
+    deployed.simulator.say(DONE, to="a")
+    deployed.simulator.say(refused(), to="b")
     capsys.readouterr()
     deployed.process()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -211,9 +199,6 @@ def test_there_are_at_most_eight_metrics_for_a_provider() -> None:
 def test_a_quiet_tick_measures_nothing(deployed: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
     deployed.process()
     assert "_aws" not in capsys.readouterr().out
-
-
-# --- more than one run can ask
 
 
 class Busy:
@@ -240,15 +225,15 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Busy:
 
 
 def test_a_run_invites_others_by_events_that_make_them_invite_nobody(
-    deployed: Deployment, busy: Busy, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+    deployed: Deployment, busy: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", simulator.url)
-    simulator.say(Said(202))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", deployed.simulator.url)
+    deployed.simulator.say(Said(202))
     assert deployed.process(sample("process-scheduled-event")) == {"example": {"claimed": 1}}
     function = quote(Context.invoked_function_arn, safe="")
-    assert simulator.calls() == [f"POST /2015-03-31/functions/{function}/invocations"] * 3
-    assert {asked.headers["x-amz-invocation-type"] for asked in simulator.asked} == {"Event"}
-    for event in [asked.body for asked in simulator.asked]:
+    assert deployed.simulator.calls() == [f"POST /2015-03-31/functions/{function}/invocations"] * 3
+    assert {asked.headers["x-amz-invocation-type"] for asked in deployed.simulator.asked} == {"Event"}
+    for event in [asked.body for asked in deployed.simulator.asked]:
         assert event == sample("process-invited")
         deployed.process(event)
     assert busy.may_invite == [True, False, False, False]
@@ -268,14 +253,10 @@ def test_a_run_that_cannot_invite_goes_on_after_one_line_of_log(
 
 
 def test_a_run_that_may_not_invite_goes_on(
-    deployed: Deployment,
-    busy: Busy,
-    simulator: Simulator,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    deployed: Deployment, busy: Busy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", simulator.url)
-    simulator.say(says(403, {"Message": "not authorized"}))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", deployed.simulator.url)
+    deployed.simulator.say(says(403, {"Message": "not authorized"}))
     assert deployed.process({}) == {"example": {"claimed": 1}}
-    assert len(simulator.asked) == 1
+    assert len(deployed.simulator.asked) == 1
     assert [line.message for line in caplog.records if line.levelname == "ERROR"] == ["not invoked"]

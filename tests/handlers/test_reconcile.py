@@ -4,47 +4,42 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.store import Store
 from shared.task import Task
-from tests.support.api_events import rest, sample
+from tests.support.api_events import sample
 from tests.support.deployment import FILES, Deployment
 from tests.support.outage import DynamoDBOutage, RedisOutage
-from tests.support.simulator import Simulator, completed
+from tests.support.simulator import DONE, WHOLE
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from redis import Redis
+    pass
 
 EVENTS: list[Any] = [None, {}, [], "a text", 7, {"detail": None}, sample("reconcile-scheduler")]
 
 
 def ask(deployed: Deployment, *names: str) -> None:
     for name in names:
-        deployed.enqueue(rest("GET", f"/?task-name={name}&provider=job"))
+        deployed.call("GET", f"/?task-name={name}&provider=job")
 
 
-def test_tasks_come_back_after_redis_lost_everything_and_end_without_a_second_job(
-    deployed: Deployment, redis_client: "Redis", simulator: Simulator, store: Store
-) -> None:
+def test_tasks_come_back_after_redis_lost_everything_and_end_without_a_second_job(deployed: Deployment) -> None:
     ask(deployed, "a", "b")
-    redis_client.flushall()
+    deployed.redis_client.flushall()
     deployed.pass_(31)
     assert deployed.reconcile() == {"job": {"seen": 2, "requeued": 2}}
     assert deployed.process() == {}  # not before a lease has passed
     deployed.pass_(31 + 30)
-    simulator.say(completed({"city": "Ghent", "rating": 4.5}))
+    deployed.simulator.say(DONE)
     assert deployed.process() == {"job": {"claimed": 2, "completed": 2}}
-    assert sorted(simulator.calls()) == ["GET /jobs/j-1"] * 2 + ["POST /jobs"] * 2
-    item = store.get(Task("job", "a"), 0)
-    assert item
-    assert item.data == {"city": "Ghent", "rating": 4.5}
+    assert sorted(deployed.simulator.calls()) == ["GET /jobs/j-1"] * 2 + ["POST /jobs"] * 2
+    item = deployed.item_of(Task("job", "a"))
+    assert item.data == WHOLE
 
 
-def test_a_task_that_redis_was_away_for_comes_back_too(deployed: Deployment, redis_client: "Redis") -> None:
-    outage = RedisOutage(redis_client)
-    outage.away = True
+def test_a_task_that_redis_was_away_for_comes_back_too(deployed: Deployment) -> None:
+    deployed.redis.calls.clear()
+    deployed.redis.away = True
     ask(deployed, "a")
-    outage.away = False
+    deployed.redis.away = False
     deployed.pass_(31)
     assert deployed.reconcile() == {"job": {"seen": 1, "requeued": 1}}
 
@@ -56,10 +51,8 @@ def test_an_event_of_any_shape_starts_a_run(deployed: Deployment, event: Any) ->
     assert deployed.reconcile(event) == {"job": {"seen": 1}}
 
 
-def test_redis_and_dynamodb_away_are_told_in_the_tally(
-    deployed: Deployment, redis_client: "Redis", dynamodb: "DynamoDBClient"
-) -> None:
-    redis, store = RedisOutage(redis_client), DynamoDBOutage(dynamodb)
+def test_redis_and_dynamodb_away_are_told_in_the_tally(deployed: Deployment) -> None:
+    redis, store = RedisOutage(deployed.redis_client), DynamoDBOutage(deployed.dynamodb_client)
     redis.away = True
     assert deployed.reconcile() == {name: {"unreachable": 1} for name in FILES}
     redis.away = False
@@ -67,9 +60,9 @@ def test_redis_and_dynamodb_away_are_told_in_the_tally(
     assert deployed.reconcile() == {name: {"unreachable": 1} for name in FILES}
 
 
-def test_without_time_left_it_leaves_everything_to_the_next(deployed: Deployment, redis_client: "Redis") -> None:
+def test_without_time_left_it_leaves_everything_to_the_next(deployed: Deployment) -> None:
     ask(deployed, "a")
-    redis_client.flushall()
+    deployed.redis_client.flushall()
     deployed.pass_(31)
     assert deployed.reconcile(seconds=9) == {"job": {"unfinished": 1}}
-    assert deployed.bench.state("job") == {}
+    assert deployed.state("job") == {}

@@ -170,9 +170,6 @@ def test_any_pace_waits_a_finite_time_or_ends(
             assert isinstance(finding.outcome, Failed)
 
 
-# --- what answers say of the provider
-
-
 def found(outcome: Outcome, **fields: Any) -> Finding:
     return Finding(outcome, record(**fields))
 

@@ -19,8 +19,8 @@ from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.queue import Add, Claimed, End, Hold, Queue, Release
 from shared.task import Task
 from tests.support.clock import START_MS
-from tests.support.doubles import MemoryQueue
 from tests.support.keys import PROVIDER, Bench
+from tests.support.memory_queue import MemoryQueue
 
 LEASE_SECONDS = 3600.0
 DELAY_SECONDS = 7200.0

@@ -85,9 +85,6 @@ def by_scripts(seen: list[dict[str, Any]]) -> list[list[str]]:
     return [words(command) for command in seen if command["client_type"] == "lua"]
 
 
-# --- keys
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_script_touches_the_keys_it_is_passed_and_all_are_in_one_slot(
     queue: Queue, bench: Bench, redis_client: "Redis", verb: str
@@ -100,9 +97,6 @@ def test_a_script_touches_the_keys_it_is_passed_and_all_are_in_one_slot(
     touched = {command[1] for command in by_scripts(seen) if command[0].upper() != "TIME"}
     assert touched <= passed
     assert all(key.startswith(f"{{{PREFIX}:{PROVIDER}}}") for key in passed)
-
-
-# --- cost
 
 
 def test_every_call_is_one_round_trip(queue: Queue, bench: Bench, redis_client: "Redis") -> None:
@@ -175,9 +169,6 @@ def test_without_limits_an_add_does_not_look_who_waits(queue: Queue, bench: Benc
 
     assert looks(Limits(parallel=2))
     assert not looks(UNLIMITED)
-
-
-# --- a full server
 
 
 @contextmanager
@@ -275,9 +266,6 @@ def test_a_full_server_gives_out_tasks_though_no_lease_has_expired(
     with full(redis_client):
         (claimed,) = queue.claim(PROVIDER, limit=1, lease_seconds=30, token="t", suspect=suspect).tasks
     assert claimed.hold == Hold(task(), 1, "t")
-
-
-# --- a server that has forgotten the scripts
 
 
 @pytest.mark.promise("ends", "scripts that Redis has forgotten and connections that were cut cost nothing")

@@ -63,9 +63,6 @@ RUN_TIME = required(project()["project"]["dependencies"])
 DEVELOPMENT = required(project()["dependency-groups"]["dev"])
 
 
-# --- the project
-
-
 @pytest.mark.parametrize(
     "name", ["template.yaml", "pyproject.toml", "README.md", "handlers", "shared", "tests", "events"]
 )

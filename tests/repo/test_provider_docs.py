@@ -134,9 +134,6 @@ def test_each_worked_file_sees_its_style_through(file: Json, style: tuple[Json, 
     assert Conversation("worked", vector).difference() is None
 
 
-# --- tables
-
-
 def table(heading: str, first: str = "field") -> dict[str, str]:
     """Field → default of the table below a heading of the page."""
     section = PAGE.partition(f"\n### {heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]

@@ -30,9 +30,6 @@ def plans() -> list[list[Hook]]:
     return [planned(Random(seed), URL, 100.0, TOLD, ABOUT) for seed in range(300)]
 
 
-# --- what is sent
-
-
 @pytest.mark.parametrize(
     ("kind", "is_signed", "is_ours"),
     [("signed", True, True), ("unsigned", False, True), ("forged", False, True), ("guessed", True, False)],
@@ -65,9 +62,6 @@ def test_a_forgery_tells_of_no_job_that_there_is() -> None:
     forgeries = [hook for plan in plans() for hook in plan if hook.kind in FORGERIES]
     assert {hook.says["data"]["job"] for hook in forgeries} == {"forged"}
     assert {hook.says["status"] for hook in forgeries} == {"done", "refused"}
-
-
-# --- how it is sent
 
 
 @pytest.fixture

@@ -72,9 +72,6 @@ def told(tmp_path: Path) -> Told:
     return told
 
 
-# --- DynamoDB
-
-
 @pytest.fixture
 def recorded(journal: Journal) -> Recorded:
     application = Recorded(DomainDispatcherApplication(create_backend_app), journal, Random(1))
@@ -146,9 +143,6 @@ def test_a_trouble_is_noted_and_whether_something_was_written_all_the_same(
     assert [event["what"] for event in writes] == ["write"] * written
     recorded.is_calm = True
     assert (seen.get(TASK, clock()) is not None) == written
-
-
-# --- the provider
 
 
 @pytest.fixture

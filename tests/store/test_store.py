@@ -23,7 +23,7 @@ from shared.store.item import GZIP_ABOVE_BYTES, MAX_NOTIFY, MAX_VALUE_BYTES, dig
 from shared.task import Task
 from tests.conftest import RETENTION_SECONDS, TABLE
 from tests.support.clock import Clock
-from tests.support.doubles import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

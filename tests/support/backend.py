@@ -1,15 +1,19 @@
 """What stands behind the functions in a test: a store, a queue, a clock, and neighbours that a test may take away."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.codec import Json
+from shared.provider import Provider
 from shared.queue import Hold, Queue
 from shared.store import Item, Store
 from shared.task import Task
+from shared.work.parts import Parts
 from tests.support.clock import Clock
 from tests.support.keys import PROVIDER, Bench
 from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.parts import parts_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -47,6 +51,10 @@ class Backend(QueueBackend):
     store: Store
     dynamodb_client: "DynamoDBClient"
     dynamodb: DynamoDBOutage
+
+    def parts(self, providers: Mapping[str, Provider], **settings: object) -> Parts:
+        """The parts of a deployment with these providers and settings."""
+        return parts_of(self.store, self.queue, providers, self.clock, **settings)
 
     def begin(self, task: Task, input_: Json = None) -> Item:
         """The next generation of the task."""

@@ -1,22 +1,19 @@
 """The handlers as they are deployed, but for their neighbours: fakeredis, moto, and a provider that is written down."""
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from handlers import enqueue, process, reconcile
 from shared import wiring
-from tests.support.api_events import Context, Event
-from tests.support.clock import Clock
-from tests.support.keys import Bench, RedisKeys
+from tests.support.api_events import Context, Event, rest
+from tests.support.backend import Backend
 from tests.support.simulator import EXAMPLE, JOB, Simulator
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from redis import Redis
 
 FILES: dict[str, Any] = {
     "example": EXAMPLE,
@@ -43,16 +40,20 @@ class Answered:
         self.body: dict[str, Any] = json.loads(raw["body"])
 
 
-class Deployment:
-    """Three functions, warm."""
+@dataclass(repr=False)
+class Deployment(Backend):
+    """Three functions, warm; `shape` makes the events of API Gateway."""
 
-    def __init__(self, redis_client: "Redis", clock: Clock) -> None:
-        self.bench = Bench(RedisKeys(redis_client))
-        self.clock = clock
+    simulator: Simulator
+    shape: Callable[..., Event] = rest
 
     def enqueue(self, event: Event, seconds: float = 25) -> Answered:
         """One HTTP request."""
         return Answered(enqueue.handler(event, Context(seconds)))  # type: ignore[arg-type]
+
+    def call(self, method: str, target: str, *body_and_headers: Any, seconds: float = 25, **how: Any) -> Answered:
+        """One HTTP request, its event made here."""
+        return self.enqueue(self.shape(method, target, *body_and_headers, **how), seconds)
 
     def process(self, event: Any = None, seconds: float = 80) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0."""
@@ -62,29 +63,17 @@ class Deployment:
         """One run of reconcile; what counted above 0."""
         return _above_0(reconcile.handler(event, Context(seconds)))  # type: ignore[arg-type]
 
-    def pass_(self, seconds: float) -> None:
-        """Let time pass, here and in Redis."""
-        self.clock.advance(seconds)
-        self.bench.rewind(seconds)
 
-
-def deploy(
-    patch: pytest.MonkeyPatch,
-    folder: Path,
-    simulator: Simulator,
-    redis_client: "Redis",
-    dynamodb: "DynamoDBClient",
-    clock: Clock,
-) -> Deployment:
+def deploy(patch: pytest.MonkeyPatch, folder: Path, backend: Backend, simulator: Simulator) -> Deployment:
     """Everything in place: settings, provider files, the clients of Redis and DynamoDB."""
     for name, file in FILES.items():
         (folder / f"{name}.json").write_text(simulator.file(file), encoding="utf-8")
     patch.setenv("PROVIDERS_DIR", str(folder))
     patch.setenv("IDLE_SECONDS", "0")  # a tick ends as soon as nothing is due
-    patch.setattr("redis.Redis", SimpleNamespace(from_url=lambda *_, **__: redis_client))
-    patch.setattr(wiring, "dynamodb", lambda: dynamodb)
-    patch.setattr(wiring, "clock", clock)
-    return Deployment(redis_client, clock)
+    patch.setattr("redis.Redis", SimpleNamespace(from_url=lambda *_, **__: backend.redis_client))
+    patch.setattr(wiring, "dynamodb", lambda: backend.dynamodb_client)
+    patch.setattr(wiring, "clock", backend.clock)
+    return Deployment(**vars(backend), simulator=simulator)
 
 
 def _above_0(tally: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:

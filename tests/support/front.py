@@ -16,7 +16,6 @@ from shared.store import Item
 from shared.task import Task
 from shared.work.worker import Worker
 from tests.support.backend import Backend
-from tests.support.parts import parts_of
 from tests.support.simulator import Simulator
 
 
@@ -31,13 +30,11 @@ class Front(Backend):
     threads: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.parts = parts_of(self.store, self.queue, self.providers, self.clock)
-        self.worker = Worker(self.parts)
+        self.worker = Worker(self.parts(self.providers))
 
     def enqueuer(self, **settings: Any) -> Enqueuer:
         """One with these settings."""
-        parts = parts_of(self.store, self.queue, self.providers, self.clock, **settings)
-        return Enqueuer(parts, self.worker, self._tell)
+        return Enqueuer(self.parts(self.providers, **settings), self.worker, self._tell)
 
     def _tell(self, target: str, item: Item) -> None:
         if self.deaf:

@@ -88,9 +88,6 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-# --- what is said
-
-
 def test_a_success_is_told_with_its_data(workflows: Workflows, store: Store, clock: Clock, pending: Item) -> None:
     item = ended(store, clock, pending, "completed", {"é": 30.40})
     whole = compact(identity(item) | {"data": {"é": 30.4}})
@@ -138,9 +135,6 @@ def test_an_error_that_would_not_be_taken_is_left_out(
     workflows.notifier.tell(STATES, item)
 
 
-# --- trouble
-
-
 @pytest.mark.promise("told", "a waiter that is gone or may not be told delays nobody")
 @pytest.mark.parametrize("code", ["TaskTimedOut", "InvalidToken", "TaskDoesNotExist"])
 def test_who_waits_no_longer_is_logged_and_dropped(
@@ -171,9 +165,6 @@ def test_a_workflow_that_this_deployment_may_not_tell_is_a_problem_of_the_reques
     with pytest.raises(Forbidden) as caught:
         workflows.notifier.tell(STATES, ended(store, clock, pending, "cancelled"))
     assert (caught.value.status, caught.value.field) == (403, "notify")
-
-
-# --- the stream
 
 
 class Changes:

@@ -160,8 +160,6 @@ def test_a_lost_task_is_said_to_be_lost(queue: Queue, caplog: pytest.LogCaptureF
     assert [line.message for line in caplog.records] == ["lost"]
 
 
-# --- what the answers tell of the provider
-
 GOOD: dict[str, Any] = {
     "complete": Completed(1),
     "release": Pending(5),

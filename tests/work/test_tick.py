@@ -580,7 +580,7 @@ class RealBed(Bed, Backend):
         super().__post_init__()
         self.simulator = Simulator()
         self.provider = self.simulator.provider(EXAMPLE, polling={"minDelay": 2, "multiplier": 1, "jitter": "none"})
-        self.worker = Worker(parts_of(self.store, None, {"example": self.provider}, self.clock))
+        self.worker = Worker(self.parts({"example": self.provider}))
 
     def begun(self, name: str) -> Item:
         """Begins a task and puts it into the queue, due now."""

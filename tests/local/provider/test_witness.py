@@ -108,3 +108,10 @@ def test_try_shows_redirects_that_it_follows(report: Write, call: Call, api: Api
     file = report(acceptors=[{"state": "success", "argument": "body.expires_in", "expected": 60}])
     assert call.attempt(file) == 0
     assert "this redirect is followed: no acceptor names its status" in call.lines
+
+
+def test_try_shows_a_body_and_a_status_as_they_came(report: Write, call: Call, api: Api) -> None:
+    api.ends, api.asked = Says(599, "<html>"), 2
+    assert call.attempt(report()) == 1
+    answered = call.lines.index("← 599")
+    assert "<html>" in call.lines[answered:]

@@ -132,9 +132,6 @@ def test_bytes_are_counted_over_the_whole_exchange() -> None:
         assert watchdog.oversized
 
 
-# --- dialling
-
-
 def dialled(net: Internet, host: str = "api.example", seconds: float = 20) -> socket.socket:
     with Watchdog(HOUR, ()):
         return WatchedConnectionHTTP(host, 80).dial(host, 80, seconds)

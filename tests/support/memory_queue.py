@@ -1,136 +1,19 @@
-"""In-memory doubles of Queue and Store: the scripts' and the conditional writes' promises in plain Python, copyable.
+"""The queue's double: what its scripts promise, without Redis, and copyable. The contract's tests hold it to that."""
 
-The contract suites (`test_queue.py`, `test_store.py`) hold them to the real ones.
-"""
-
-import dataclasses
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from typing import Any, Literal, Self, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-from shared.codec import Json, dumps, loads
-from shared.errors import QueueUnavailable, StoreTooLarge, StoreUnavailable
+from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.queue import BATCH, Add, Added, Claim, Claimed, End, Hold, Place, Release
-from shared.record import Record
-from shared.store import Item, Superseded
-from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
 from shared.task import Task
 from tests.support.clock import START_MS
 from tests.support.keys import Dump, key_of
+from tests.support.memory_parts import AGAIN_MS, Parts, Pass, whole_ms
 
-_STATE = re.compile(r"(\d+):([^:]*):(\d+)")
 WINDOW = 500
-GROUPS = 10_000
-AGAIN_MS = 1000
-
-Scores: TypeAlias = dict[str, float]
-
-
-class _Parts:
-    """One provider's keys."""
-
-    __slots__ = ("dead", "gate", "groups", "jobs", "leases", "queue", "served", "state", "tasks")
-
-    def __init__(self) -> None:
-        self.queue: Scores = {}
-        self.leases: Scores = {}
-        self.dead: Scores = {}
-        self.state: dict[str, str] = {}
-        self.tasks: dict[str, str] = {}
-        self.gate: dict[str, str] = {}
-        self.jobs: dict[str, str] = {}
-        self.groups: dict[str, str] = {}
-        self.served: Scores = {}
-
-    def copy(self) -> "_Parts":
-        twin = _Parts()
-        for part in self.__slots__:
-            setattr(twin, part, dict(getattr(self, part)))
-        return twin
-
-    def parsed(self, name: str) -> tuple[int, str, int]:
-        """Generation, token and crashes; of junk 0, nobody's, none."""
-        found = _STATE.fullmatch(self.state.get(name, ""))
-        return (int(found[1]), found[2], int(found[3])) if found else (0, "", 0)
-
-    def is_held(self, name: str) -> bool:
-        if name in self.queue:
-            return self.queue[name] > 0 or name in self.leases
-        return name in self.dead
-
-    def drop(self, name: str) -> bool:
-        parts = (getattr(self, part) for part in self.__slots__ if part not in ("gate", "served"))
-        gone = [part.pop(name, None) for part in parts]
-        if not self.groups:
-            self.served.clear()
-        return any(value is not None for value in gone)
-
-    def number(self, field: str) -> float | None:
-        """A number in the gate; junk is none."""
-        with suppress(KeyError, ValueError):
-            value = float(self.gate[field])
-            return value if 0 <= value <= 2**53 else None
-        return None
-
-    def set_number(self, field: str, value: float) -> None:
-        self.gate[field] = f"{value:.17g}"
-
-    def serve(self, names: Sequence[str], now_ms: float) -> None:
-        """Remember that the groups of these tasks had a turn."""
-        if self.groups and names:
-            served_at = max(now_ms, max(self.served.values(), default=0) + 1)
-            self.served.update({self.groups.get(name, ""): served_at for name in names})
-            for group in sorted(self.served, key=lambda group: (self.served[group], group))[:-GROUPS]:
-                del self.served[group]
-
-    def open_jobs(self) -> int:
-        return sum(name in self.queue for name in self.jobs)
-
-
-class _Pass:
-    """What the gate lets through at `now_ms`: so many attempts, else `wait_ms`."""
-
-    def __init__(self, parts: _Parts, limits: Limits, now_ms: float, wanted: int) -> None:
-        self._parts, self._limits, self._now_ms = parts, limits, now_ms
-        self.allowed, self.wait_ms = wanted, float(AGAIN_MS)
-        self._is_probe = False
-        until = parts.number("until")
-        if until is not None and now_ms < until:
-            self.allowed, self.wait_ms = 0, math.ceil(until - now_ms)
-            return
-        if until is not None:
-            self._is_probe = True
-            is_out = parts.leases.get(parts.gate.get("probe", ""), 0) > now_ms
-            self.allowed = 0 if is_out else min(wanted, 1)
-        if limits.parallel is not None:
-            live = sum(end > now_ms for end in parts.leases.values())
-            self.allowed = min(self.allowed, limits.parallel - live)
-        if limits.rate_seconds is not None and self.allowed > 0:
-            self._count(limits.rate_seconds * 1000)
-        self.allowed = max(self.allowed, 0)
-
-    def _count(self, attempt_ms: float) -> None:
-        whole = self._limits.burst * attempt_ms
-        lacking = max(0.0, (self._parts.number("full_at") or self._now_ms) - self._now_ms)
-        if lacking > whole + 1:
-            lacking = whole - attempt_ms
-        saved = max(0.0, whole - lacking) / attempt_ms
-        if math.floor(saved) < self.allowed:
-            self.allowed, self.wait_ms = math.floor(saved), math.ceil((1 - saved % 1) * attempt_ms)
-
-    def admit(self, names: Sequence[str]) -> None:
-        if names and self._is_probe:
-            self._parts.gate["probe"] = names[0]
-        if names and self._limits.rate_seconds is not None:
-            attempt_ms = self._limits.rate_seconds * 1000
-            full_at = max(self._parts.number("full_at") or 0, self._now_ms)
-            if full_at > self._now_ms + self._limits.burst * attempt_ms + 1:
-                full_at = self._now_ms + (self._limits.burst - 1) * attempt_ms
-            self._parts.set_number("full_at", full_at + len(names) * attempt_ms)
 
 
 class MemoryQueue:
@@ -139,7 +22,7 @@ class MemoryQueue:
     def __init__(self) -> None:
         self.now_ms = START_MS
         self.unavailable = False
-        self._providers: dict[str, _Parts] = {}
+        self._providers: dict[str, Parts] = {}
 
     def copy(self) -> "MemoryQueue":
         """An independent twin."""
@@ -159,7 +42,7 @@ class MemoryQueue:
         every = {
             key_of(provider, part): dict(getattr(parts, part))
             for provider, parts in self._providers.items()
-            for part in _Parts.__slots__
+            for part in Parts.__slots__
         }
         return {key: members for key, members in every.items() if members}
 
@@ -178,7 +61,7 @@ class MemoryQueue:
             return []
         parts = self._parts(adds[0].task.provider)
         attempts, fresh = self._ahead(parts) if lease_seconds > 0 and limits != UNLIMITED else (0, 0)
-        gate = _Pass(parts, limits, self.now_ms, len(adds) + attempts if lease_seconds > 0 else 0)
+        gate = Pass(parts, limits, self.now_ms, len(adds) + attempts if lease_seconds > 0 else 0)
         gate.allowed -= attempts
         if limits.open_jobs is not None:
             gate.allowed = min(gate.allowed, limits.open_jobs - len(parts.jobs) - fresh)
@@ -200,7 +83,7 @@ class MemoryQueue:
         parts = self._parts(provider)
         expired = self._return_expired(parts)
         limit = 1 if suspect else min(limit, BATCH)
-        gate = _Pass(parts, limits, self.now_ms, limit)
+        gate = Pass(parts, limits, self.now_ms, limit)
         if limits.open_jobs is not None and len(parts.jobs) + gate.allowed > limits.open_jobs:
             for name in [name for name in parts.jobs if name not in parts.queue]:
                 del parts.jobs[name]
@@ -209,7 +92,7 @@ class MemoryQueue:
         for name in chosen:
             generation, _, crashes = parts.parsed(name)
             parts.queue[name] = 0
-            parts.leases[name] = self.now_ms + _ms(lease_seconds)
+            parts.leases[name] = self.now_ms + whole_ms(lease_seconds)
             parts.state[name] = f"{generation}:{token}:{crashes}"
             if limits.open_jobs is not None:
                 parts.jobs[name] = ""
@@ -241,7 +124,7 @@ class MemoryQueue:
         return [self._end(*end) for end in ends]
 
     def hasten(self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0) -> list[bool]:
-        hastened, due = [], self.now_ms + _ms(delay_seconds)
+        hastened, due = [], self.now_ms + whole_ms(delay_seconds)
         for task, generation in waiting:
             parts = self._parts(task.provider)
             hastened.append(parts.parsed(task.name)[0] == generation and parts.queue.get(task.name, 0) > due)
@@ -263,12 +146,12 @@ class MemoryQueue:
         left = {*parts.leases, *parts.state, *parts.tasks, *parts.jobs, *parts.groups}
         return [Task(provider, name) for name in sorted(left - parts.queue.keys() - parts.dead.keys())]
 
-    def _parts(self, provider: str) -> _Parts:
+    def _parts(self, provider: str) -> Parts:
         if self.unavailable:
             raise QueueUnavailable("the double is told to fail")
-        return self._providers.setdefault(provider, _Parts())
+        return self._providers.setdefault(provider, Parts())
 
-    def _add(self, one: Add, token: str, lease_seconds: float, limits: Limits, gate: _Pass, begun: list[str]) -> Added:
+    def _add(self, one: Add, token: str, lease_seconds: float, limits: Limits, gate: Pass, begun: list[str]) -> Added:
         parts, name = self._parts(one.task.provider), one.task.name
         held_generation, held_token, _ = parts.parsed(name) if parts.is_held(name) else (0, "", 0)
         if one.generation < held_generation:
@@ -278,9 +161,9 @@ class MemoryQueue:
         if one.generation > held_generation:
             is_leased = len(begun) < gate.allowed
             parts.drop(name)
-            parts.queue[name] = 0 if is_leased else self.now_ms + _ms(one.delay_seconds)
+            parts.queue[name] = 0 if is_leased else self.now_ms + whole_ms(one.delay_seconds)
             if is_leased:
-                parts.leases[name] = self.now_ms + _ms(lease_seconds)
+                parts.leases[name] = self.now_ms + whole_ms(lease_seconds)
                 begun.append(name)
             parts.state[name] = f"{one.generation}:{token}:0"
             parts.tasks[name] = one.record
@@ -290,7 +173,7 @@ class MemoryQueue:
                 parts.groups[name] = one.group
         return "waiting" if lease_seconds > 0 and name not in parts.leases else "created"
 
-    def _ahead(self, parts: _Parts) -> tuple[int, int]:
+    def _ahead(self, parts: Parts) -> tuple[int, int]:
         """How many wait their turn, and how many of those have no job yet."""
         due = [name for name, score in parts.queue.items() if self._is_due(score)]
         if len(due) >= BATCH:
@@ -298,7 +181,7 @@ class MemoryQueue:
         ordinary = [name for name in due if parts.parsed(name)[2] == 0]
         return len(ordinary), sum(name not in parts.jobs for name in ordinary)
 
-    def _chosen(self, parts: _Parts, limits: Limits, gate: _Pass, suspect: bool) -> tuple[list[str], bool, bool, bool]:
+    def _chosen(self, parts: Parts, limits: Limits, gate: Pass, suspect: bool) -> tuple[list[str], bool, bool, bool]:
         """The names to hand out, whether suspects wait, whether due tasks are held back, whether some were not seen."""
         if gate.allowed == 0:
             return [], False, False, False
@@ -332,7 +215,7 @@ class MemoryQueue:
             chosen.append(name)
         return chosen, any(parts.parsed(name)[2] > 0 for name in may), is_held_back, unseen
 
-    def _window(self, parts: _Parts, due: list[str], places: float) -> list[str]:
+    def _window(self, parts: Parts, due: list[str], places: float) -> list[str]:
         """What one call sees of the due tasks where there are groups."""
         seen = set(due[:WINDOW])
         rest = len(due) - WINDOW
@@ -348,7 +231,7 @@ class MemoryQueue:
         return [name for name in due if name in seen]
 
     def _wait_ms(
-        self, parts: _Parts, gate: _Pass, limit: int, taken: int, is_held_back: bool, unseen: bool
+        self, parts: Parts, gate: Pass, limit: int, taken: int, is_held_back: bool, unseen: bool
     ) -> float | None:
         if taken == limit:
             return 0
@@ -374,7 +257,7 @@ class MemoryQueue:
         parts = self._parts(tasks[0].provider)
         names = {task.name for task, told in zip(tasks, answered or answers, strict=True) if told}
         probe = names & {parts.gate.get("probe", "")}
-        pause_ms = float(_ms(health.pause_seconds))
+        pause_ms = float(whole_ms(health.pause_seconds))
         until, pauses = parts.number("until"), parts.number("pauses") or 0
         is_paused = until is not None and self.now_ms < until
         in_a_row = (parts.number("troubles") or 0) + health.errors
@@ -384,8 +267,8 @@ class MemoryQueue:
         if health.errors and not health.well:
             parts.set_number("troubles", in_a_row)
         if not is_paused and (is_enough or (until is not None and probe & health.unwell)):
-            grown = _ms(health.shortest_seconds) * 2**pauses
-            pause_ms = max(pause_ms, min(_ms(health.longest_seconds), grown))
+            grown = whole_ms(health.shortest_seconds) * 2**pauses
+            pause_ms = max(pause_ms, min(whole_ms(health.longest_seconds), grown))
         if pause_ms > 0:
             parts.set_number("until", max(until or 0, self.now_ms + math.ceil(pause_ms)))
             parts.set_number("pauses", pauses + (not is_paused))
@@ -394,7 +277,7 @@ class MemoryQueue:
                 parts.gate.pop(field, None)
         return answers
 
-    def _return_expired(self, parts: _Parts) -> int:
+    def _return_expired(self, parts: Parts) -> int:
         expired = sorted((end, name) for name, end in parts.leases.items() if end <= self.now_ms)[:BATCH]
         returned = 0
         for end, name in expired:
@@ -406,7 +289,7 @@ class MemoryQueue:
                 returned += 1
         return returned
 
-    def _held(self, hold: Hold, move: Callable[[_Parts, str], object]) -> bool:
+    def _held(self, hold: Hold, move: Callable[[Parts, str], object]) -> bool:
         parts = self._parts(hold.task.provider)
         generation, token, _ = parts.parsed(hold.task.name)
         held = (generation, token) == (hold.generation, hold.token) and hold.task.name in parts.state
@@ -430,14 +313,14 @@ class MemoryQueue:
     def _release(self, one: Release) -> bool:
         ended = False
 
-        def move(parts: _Parts, name: str) -> None:
+        def move(parts: Parts, name: str) -> None:
             nonlocal ended
             if (becomes := parts.tasks.get(name)) in ("buried", "forgotten"):
                 del parts.leases[name]
                 ended = self._end(one.hold.task, one.hold.generation, becomes)
                 return
             parts.leases.pop(name, None)
-            parts.queue[name] = self.now_ms + _ms(one.delay_seconds)
+            parts.queue[name] = self.now_ms + whole_ms(one.delay_seconds)
             parts.state[name] = f"{one.hold.generation}::0"
             if one.record:
                 parts.tasks[name] = one.record
@@ -447,7 +330,7 @@ class MemoryQueue:
         return self._held(one.hold, move) and not ended
 
     def _bury(self, hold: Hold) -> bool:
-        def move(parts: _Parts, name: str) -> None:
+        def move(parts: Parts, name: str) -> None:
             parts.drop(name)
             parts.state[name] = f"{hold.generation}::0"
             parts.dead[name] = self.now_ms
@@ -475,9 +358,9 @@ class MemoryQueue:
         )
 
     def _held_up(
-        self, parts: _Parts, name: str, due_ms: float, limits: Limits
+        self, parts: Parts, name: str, due_ms: float, limits: Limits
     ) -> tuple[float, Literal["", "paused", "limited"]]:
-        gate = _Pass(parts, limits, self.now_ms, 1)
+        gate = Pass(parts, limits, self.now_ms, 1)
         is_paused = gate.allowed == 0 and parts.number("until") is not None
         if is_paused and gate.wait_ms > due_ms:
             return gate.wait_ms, "paused"
@@ -490,147 +373,3 @@ class MemoryQueue:
             live = any(end > self.now_ms for end in parts.leases.values())
             return AGAIN_MS if live else min(later, default=AGAIN_MS), "limited"
         return 0, ""
-
-
-class MemoryStore:
-    """Store without DynamoDB. `unavailable` makes every call fail."""
-
-    def __init__(self, retention_seconds: int) -> None:
-        self.unavailable = False
-        self.items: dict[Task, Item] = {}
-        self._retention_seconds = retention_seconds
-
-    def copy(self) -> Self:
-        """An independent twin."""
-        twin = type(self)(self._retention_seconds)
-        twin.unavailable = self.unavailable
-        twin.items = dict(self.items)
-        return twin
-
-    def get(self, task: Task, now: int) -> Item | None:
-        item = self._item(task)
-        return None if item is None or item.expired(now) else item
-
-    def opened(self, item: Item, now: int) -> Item:
-        return item
-
-    def begin(
-        self,
-        task: Task,
-        seen: Item | None,
-        input_: Json,
-        now: int,
-        *,
-        group: str = "",
-        notify: str | None = None,
-        keep_outputs: bool = False,
-    ) -> Item | None:
-        input_ = _kept(input_, "input")
-        item = self._item(task)
-        if seen:
-            unchanged = item is not None and item.generation == seen.generation
-        else:
-            unchanged = item is None or item.expired(now)
-        if not unchanged or (item is not None and item.status == "pending"):
-            return None
-        self.items[task] = Item(
-            task=task,
-            status="pending",
-            generation=(item.generation if item else now) + 1,
-            created_at=now,
-            updated_at=now,
-            completed_at=None,
-            expires_at=None,
-            submitted_at=None,
-            resubmits=0,
-            input_digest=digest(input_),
-            group=group,
-            input=input_,
-            outputs=item.outputs if item and keep_outputs else None,
-            partial=None,
-            data=item.data if item and seen else None,
-            error=None,
-            notify=frozenset([notify] if notify else []),
-        )
-        return self.items[task]
-
-    def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
-        changes: dict[str, Any] = {"partial": _kept(record.partial, "partial")}
-        if record.outputs is not None or resubmit:
-            changes["outputs"] = None if record.outputs is None else _kept(record.outputs, "outputs")
-        item = self._item(task)
-        if item is not None and item.resubmits >= record.resubmits + (not resubmit):
-            return Superseded(item)
-        return self._write(
-            task,
-            record.generation,
-            updated_at=now,
-            submitted_at=record.submitted_at,
-            resubmits=record.resubmits,
-            **changes,
-        )
-
-    def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
-        known = {"outputs": record.outputs, "partial": record.partial}
-        changes = {name: _kept(value, name) for name, value in known.items() if value is not None}
-        item = self._item(task)
-        if item is None or item.resubmits != record.resubmits:
-            return Superseded(item)
-        return self._write(task, record.generation, updated_at=now, **changes)
-
-    def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
-        item = self._item(task)
-        known = item.notify if item else frozenset()
-        if target not in known and len(known) >= MAX_NOTIFY:
-            return Superseded(item)
-        return self._write(task, generation, notify=known | {target})
-
-    def complete(self, task: Task, generation: int, data: Json, now: int) -> Item | Superseded:
-        data = _kept(data, "data")
-        return self._end(task, generation, "completed", now, data=data, error=None, partial=None, outputs=None)
-
-    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Item | Superseded:
-        try:
-            error = _kept(error, "error")
-        except StoreTooLarge:
-            error = error | {"error": "the provider's error is too large to keep"}
-        return self._end(task, generation, "failed", now, error=error)
-
-    def cancel(self, task: Task, generation: int, now: int) -> Item | Superseded:
-        return self._end(task, generation, "cancelled", now)
-
-    def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
-        shards = open_keys(provider)
-        self._item(Task(provider, ""))
-        found = [item for item in self.items.values() if item.status == "pending" and open_key(item.task) in shards]
-        for item in sorted(found, key=lambda item: (shards.index(open_key(item.task)), item.updated_at)):
-            if item.updated_at < before:
-                yield item.task, item.generation
-
-    def _item(self, task: Task) -> Item | None:
-        if self.unavailable:
-            raise StoreUnavailable("the double is told to fail")
-        return self.items.get(task)
-
-    def _end(self, task: Task, generation: int, status: Status, now: int, **changes: Json) -> Item | Superseded:
-        ended = {"status": status, "completed_at": now, "updated_at": now, "notify": frozenset[str]()}
-        expires_at = now // 1000 + self._retention_seconds
-        superseded = self._write(task, generation, **ended, expires_at=expires_at, **changes)
-        return superseded or self.items[task]
-
-    def _write(self, task: Task, generation: int, **changes: Any) -> Superseded | None:
-        item = self._item(task)
-        if item is None or item.generation != generation or item.status != "pending":
-            return Superseded(item)
-        self.items[task] = dataclasses.replace(item, **changes)
-        return None
-
-
-def _kept(value: Json, name: str) -> Json:
-    """The value as it comes back. Raises StoreTooLarge as the real one does."""
-    packed(value, name)
-    return loads(dumps(value), max_depth=1000)
-
-
-def _ms(seconds: float) -> int:
-    return -int(-max(seconds, 0) * 1000 // 1)

@@ -1,0 +1,114 @@
+"""What an exploration is about: who is at work, what may go wrong, and the state of everything."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from shared.settings import Settings
+from shared.task import Task
+from tests.support.clock import START_MS
+
+Kind: TypeAlias = Literal["enqueue", "process", "reconcile", "cancel", "revive", "callback"]
+Payload: TypeAlias = Literal["done", "failed", "running", "unsigned"]
+Trouble: TypeAlias = Literal["done at once", "refused", "error", "cut off", "still running", "failed", "lost job"]
+Start: TypeAlias = Literal["nothing", "waiting", "completed", "dead letter"]
+
+
+PROVIDER = "slow"
+TASK = Task(PROVIDER, "t")
+SETTINGS = Settings(parallel_tasks=1, idle_seconds=0)
+LEASE_SECONDS = SETTINGS.lease_seconds
+OLD_MS = START_MS - int(LEASE_SECONDS * 1000) - 1000
+FUNCTION_SECONDS = {"enqueue": 25.0, "process": 80.0, "reconcile": 60.0}
+FILE = {
+    "servers": ["http://provider.example"],
+    "submit": {
+        "method": "POST",
+        "url": "/jobs",
+        "headers": {"Idempotency-Key": "${task.id}"},
+        "outputs": {"job": "body.job"},
+    },
+    "poll": {"url": "/jobs/${outputs.job}"},
+    "cancel": {"method": "DELETE", "url": "/jobs/${outputs.job}"},
+    "acceptors": [
+        {"state": "pending", "expected": "running", "on": ["submit", "poll"]},
+        {"state": "success", "expected": "done", "on": ["submit", "poll"]},
+        {"state": "failure", "expected": "failed", "on": ["submit", "poll"]},
+        {"state": "resubmit", "expected": "lost"},
+    ],
+    "data": "body.data",
+    "partial": "body.partial",
+    "polling": {"minDelay": 0, "initialDelay": 0, "maxDelay": 0, "jitter": "none"},
+    "freshness": 0,
+    "freshnessFailed": 0,
+}
+SIGNED = {"callback": {"signature": {"header": "X-Signature", "secret": "env:KEY"}}}
+ENDED = -1
+ROUNDS = 12
+"""How many ticks a task may need to end once all faults are over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Who is at work, from which state of the task, and what may go wrong; the numbers are budgets."""
+
+    actors: tuple[Kind, ...]
+    start: Start = "nothing"
+    troubles: tuple[Trouble, ...] = ()
+    trouble: int = 1
+    crashes: int = 1
+    flushes: int = 1
+    outages: int = 1
+    first_answer_seconds: float = 5
+    payload: Payload = "done"
+
+    @property
+    def generation(self) -> int:
+        """The one that a callback is about: that of the start, else the first to come."""
+        return (START_MS if self.start == "nothing" else OLD_MS) + 1
+
+
+class Violation(Exception):
+    """A promise broken, and the shortest way there."""
+
+
+class World(NamedTuple):
+    """One state of everything. `queue_timer` and `item_timer`: whom the timer waits for (bits), None without one."""
+
+    queue: int
+    store: int
+    provider: int
+    places: tuple[int, ...]
+    stalled: int
+    queue_timer: int | None
+    item_timer: int | None
+    is_down: bool
+    crashes: int
+    flushes: int
+    outages: int
+
+
+class Submit(NamedTuple):
+    """A job that the provider has begun. `answer`: whether what it said is still on the way, stored, or lost."""
+
+    generation: int
+    resubmits: int
+    key: str
+    actor: int
+    answer: Literal["on the way", "stored", "lost"]
+
+
+class ProviderState(NamedTuple):
+    submits: tuple[Submit, ...]
+    trouble: int
+
+
+def generation_of(job: str) -> int:
+    return int(job.partition(".")[0])
+
+
+def last(kinds: tuple[Kind, ...], kind: Kind) -> int | None:
+    return max((actor for actor, one in enumerate(kinds) if one == kind), default=None)
+
+
+def replaced(places: tuple[int, ...], actor: int, place: int) -> tuple[int, ...]:
+    return (*places[:actor], place, *places[actor + 1 :])

@@ -1,0 +1,152 @@
+"""The store's double: its conditional writes, without DynamoDB, and copyable. The contract's tests hold it to that."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Self
+
+from shared.codec import Json, dumps, loads
+from shared.errors import StoreTooLarge, StoreUnavailable
+from shared.record import Record
+from shared.store import Item, Superseded
+from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
+from shared.task import Task
+
+
+class MemoryStore:
+    """Store without DynamoDB. `unavailable` makes every call fail."""
+
+    def __init__(self, retention_seconds: int) -> None:
+        self.unavailable = False
+        self.items: dict[Task, Item] = {}
+        self._retention_seconds = retention_seconds
+
+    def copy(self) -> Self:
+        """An independent twin."""
+        twin = type(self)(self._retention_seconds)
+        twin.unavailable = self.unavailable
+        twin.items = dict(self.items)
+        return twin
+
+    def get(self, task: Task, now: int) -> Item | None:
+        item = self._item(task)
+        return None if item is None or item.expired(now) else item
+
+    def opened(self, item: Item, now: int) -> Item:
+        return item
+
+    def begin(
+        self,
+        task: Task,
+        seen: Item | None,
+        input_: Json,
+        now: int,
+        *,
+        group: str = "",
+        notify: str | None = None,
+        keep_outputs: bool = False,
+    ) -> Item | None:
+        input_ = _kept(input_, "input")
+        item = self._item(task)
+        if seen:
+            unchanged = item is not None and item.generation == seen.generation
+        else:
+            unchanged = item is None or item.expired(now)
+        if not unchanged or (item is not None and item.status == "pending"):
+            return None
+        self.items[task] = Item(
+            task=task,
+            status="pending",
+            generation=(item.generation if item else now) + 1,
+            created_at=now,
+            updated_at=now,
+            completed_at=None,
+            expires_at=None,
+            submitted_at=None,
+            resubmits=0,
+            input_digest=digest(input_),
+            group=group,
+            input=input_,
+            outputs=item.outputs if item and keep_outputs else None,
+            partial=None,
+            data=item.data if item and seen else None,
+            error=None,
+            notify=frozenset([notify] if notify else []),
+        )
+        return self.items[task]
+
+    def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
+        changes: dict[str, Any] = {"partial": _kept(record.partial, "partial")}
+        if record.outputs is not None or resubmit:
+            changes["outputs"] = None if record.outputs is None else _kept(record.outputs, "outputs")
+        item = self._item(task)
+        if item is not None and item.resubmits >= record.resubmits + (not resubmit):
+            return Superseded(item)
+        return self._write(
+            task,
+            record.generation,
+            updated_at=now,
+            submitted_at=record.submitted_at,
+            resubmits=record.resubmits,
+            **changes,
+        )
+
+    def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
+        known = {"outputs": record.outputs, "partial": record.partial}
+        changes = {name: _kept(value, name) for name, value in known.items() if value is not None}
+        item = self._item(task)
+        if item is None or item.resubmits != record.resubmits:
+            return Superseded(item)
+        return self._write(task, record.generation, updated_at=now, **changes)
+
+    def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
+        item = self._item(task)
+        known = item.notify if item else frozenset()
+        if target not in known and len(known) >= MAX_NOTIFY:
+            return Superseded(item)
+        return self._write(task, generation, notify=known | {target})
+
+    def complete(self, task: Task, generation: int, data: Json, now: int) -> Item | Superseded:
+        data = _kept(data, "data")
+        return self._end(task, generation, "completed", now, data=data, error=None, partial=None, outputs=None)
+
+    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Item | Superseded:
+        try:
+            error = _kept(error, "error")
+        except StoreTooLarge:
+            error = error | {"error": "the provider's error is too large to keep"}
+        return self._end(task, generation, "failed", now, error=error)
+
+    def cancel(self, task: Task, generation: int, now: int) -> Item | Superseded:
+        return self._end(task, generation, "cancelled", now)
+
+    def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
+        shards = open_keys(provider)
+        self._item(Task(provider, ""))
+        found = [item for item in self.items.values() if item.status == "pending" and open_key(item.task) in shards]
+        for item in sorted(found, key=lambda item: (shards.index(open_key(item.task)), item.updated_at)):
+            if item.updated_at < before:
+                yield item.task, item.generation
+
+    def _item(self, task: Task) -> Item | None:
+        if self.unavailable:
+            raise StoreUnavailable("the double is told to fail")
+        return self.items.get(task)
+
+    def _end(self, task: Task, generation: int, status: Status, now: int, **changes: Json) -> Item | Superseded:
+        ended = {"status": status, "completed_at": now, "updated_at": now, "notify": frozenset[str]()}
+        expires_at = now // 1000 + self._retention_seconds
+        superseded = self._write(task, generation, **ended, expires_at=expires_at, **changes)
+        return superseded or self.items[task]
+
+    def _write(self, task: Task, generation: int, **changes: Any) -> Superseded | None:
+        item = self._item(task)
+        if item is None or item.generation != generation or item.status != "pending":
+            return Superseded(item)
+        self.items[task] = dataclasses.replace(item, **changes)
+        return None
+
+
+def _kept(value: Json, name: str) -> Json:
+    """The value as it comes back. Raises StoreTooLarge as the real one does."""
+    packed(value, name)
+    return loads(dumps(value), max_depth=1000)
