@@ -14,8 +14,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from local import ROOT
-from local.sam_template import template
 from local.provider.schema import rows, schema
+from local.sam_template import template
 from shared.provider.language.part import Part
 from shared.reasons import Reason, Trait
 from shared.settings import Settings

@@ -51,7 +51,7 @@ def check(path: Path, settings: Settings) -> Report:
     try:
         rules = Rules.from_json(value)
     except ProviderFileError as error:
-        return Report(path, tuple(sorted(found, key=_position(value))) or error.faults)
+        return Report(path, tuple(sorted(found, key=_position(value))) or (str(error),))
     found += mistakes.in_rules(rules, settings)
     if found:
         return Report(path, tuple(sorted(found, key=_position(value))))

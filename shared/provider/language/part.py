@@ -11,7 +11,7 @@ from shared.provider.language.expression import Expression
 from shared.provider.wire.origin import has_origin
 
 _MOST = 1e300
-"""Beyond it, sums of numbers are none."""
+"""Sums and products of larger numbers could be infinite."""
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST)]
 Factor: TypeAlias = Annotated[float, Meta(ge=1, le=_MOST)]
