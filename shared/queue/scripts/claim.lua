@@ -1,4 +1,5 @@
--- claim: take due tasks for a while, all at once: no two callers get the same one.
+-- claim: take due tasks for a while, all at once: no two callers get the same one. Fairness is decided here: between the
+-- groups of one provider, that is; between providers work/tick.py decides.
 --
 -- Promise   First, tasks whose lease has expired go back, due since its end, one crash the richer: "suspects".
 --           Then due tasks without a crash are marked 0, leased and handed out, oldest first, as many as `limit` and
