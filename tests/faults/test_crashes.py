@@ -324,6 +324,7 @@ def test_these_are_all_the_steps(make_world: MakeWorld, case: Case) -> None:
     assert life.result is not None
 
 
+@pytest.mark.promise("ends", "the tasks of a worker that died come back when its lease is over")
 @pytest.mark.promise("callbacks", "a callback that is lost or cannot be taken loses nothing: the task is still polled")
 @pytest.mark.promise("faults", "SIGKILL after any step of enqueue, process, reconcile or callback")
 @pytest.mark.parametrize(("case", "step"), KILLS)
