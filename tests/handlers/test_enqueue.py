@@ -156,7 +156,8 @@ def test_what_cannot_be_served_is_a_problem_that_names_its_field(
 ) -> None:
     api.simulator.say(DONE, to="done")
     for name in ("open", "done"):
-        api.call("GET", f"/?task-name={name}")
+        if name in f"{target} {body}":
+            api.call("GET", f"/?task-name={name}")
     calls = len(api.simulator.asked)
     assert is_problem(api.call(method, target, body), status, field)
     assert len(api.simulator.asked) == calls
