@@ -5,6 +5,7 @@ rest of it is written by hand. `python -m local.docs` writes every part anew and
 """
 
 import ast
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,9 @@ from functools import cache, partial
 from pathlib import Path
 
 from local import ROOT
+from local.provider.schema import rows, schema
 from local.sam_template import template
+from shared.provider.language.part import Part
 from shared.reasons import Reason, Trait
 from shared.settings import Settings
 
@@ -49,6 +52,11 @@ def reasons() -> str:
         (f"`{one}`", one.meaning, "; ".join(trait.value for trait in Trait if trait in one.traits)) for one in Reason
     )
     return table(("reason", "meaning", "what follows"), rows)
+
+
+def fields_of(part: type[Part]) -> str:
+    """The fields of a part of the provider language, as its type has them."""
+    return table(("field", "type", "default", "meaning"), rows(part))
 
 
 def heading(path: Path) -> str:
@@ -109,10 +117,13 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "redis-keys": partial(headed_table, "shared/queue/queue.py"),
     "item-attributes": partial(headed_table, "shared/store/item.py"),
     "modules": modules,
+    **{f"fields-of-{part.__name__}": partial(fields_of, part) for part in Part.__subclasses__()},
     **{f"promises-{section}": partial(promises, section) for section in PROMISES},
 }
 """The maker of each generated part, by its name."""
-FILES: Mapping[str, Callable[[], str]] = {}
+FILES: Mapping[str, Callable[[], str]] = {
+    "docs/provider.schema.json": lambda: json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+}
 """The maker of each file that is generated as a whole, by its path."""
 
 

@@ -16,11 +16,7 @@ class SettingsError(MeanwhileError):
 
 
 class ProviderFileError(MeanwhileError):
-    """A provider file is not usable; each of `faults` names the file, the location in it and the reason."""
-
-    def __init__(self, *faults: str) -> None:
-        super().__init__("; ".join(faults))
-        self.faults = faults
+    """A provider file is not usable; the message names its first fault: the file, the location in it, the reason."""
 
 
 class QueueUnavailable(MeanwhileError):

@@ -234,7 +234,7 @@ def _rules(name: str, path: Path) -> "Rules":
 
     rules = Rules.load(path, settings().provider_servers.get(name))
     if rules.calls_back and callback_urls() is None:
-        raise ProviderFileError(f"{path.name}: ${{callback.url}} needs CALLBACK_URL and CALLBACK_SECRET")
+        raise ProviderFileError(f"{path.name}: $.submit: ${{callback.url}} needs CALLBACK_URL and CALLBACK_SECRET")
     return rules
 
 

@@ -247,7 +247,7 @@ def test_files_of_ones_own_are_added_and_win_over_shipped_ones(folder: Path) -> 
     write(folder, "example.json", EXAMPLE | {"freshness": 2})
     write(folder, "notes.txt", "no provider file")
     assert set(wiring.providers()) == {"coin", "example", "mine"}
-    assert [wiring.providers()[name].rules.freshness_seconds for name in ("mine", "example")] == [1, 2]
+    assert [wiring.providers()[name].rules.freshness for name in ("mine", "example")] == [1, 2]
 
 
 def test_a_servers_setting_replaces_the_first_server_of_its_provider_alone(

@@ -1,25 +1,21 @@
-"""Checks a provider file: what the schema says, what production refuses, and what is likely not meant."""
+"""Checks a provider file: what production refuses, what cannot work, and what is likely not meant."""
 
-import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import jsonschema
-
-from local import ROOT
+from local.provider import mistakes
 from local.provider.explain import sentences
-from local.provider.warnings import doubts
+from local.provider.violations import violations
+from local.provider.warnings import warnings
 from shared.codec import Json, loads
 from shared.errors import ProviderFileError
 from shared.provider.files import CONVERSATIONS
-from shared.provider.language.operation import DEFAULT_TIMEOUT_SECONDS
-from shared.provider.language.rules import Rules
-from shared.provider.language.security import ApiKey
+from shared.provider.language.faults import faults
+from shared.provider.language.rules import Rules, served
 from shared.settings import Settings
 from shared.task import is_provider_name
-
-SCHEMA = ROOT / "docs" / "provider.schema.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,56 +43,29 @@ def check(path: Path, settings: Settings) -> Report:
     if path.name.endswith(CONVERSATIONS):
         return Report(path, ("holds conversations, by its name; `replay` is for them",))
     try:
-        value = loads(path.read_bytes(), unique_keys=True)
+        value = served(loads(path.read_bytes(), unique_keys=True), settings.provider_servers.get(path.stem))
     except (OSError, ValueError) as error:
         return Report(path, (f"cannot be read: {error}",))
-    faults = [] if is_provider_name(path.stem) else [_BAD_NAME]
+    found = [] if is_provider_name(path.stem) else [_BAD_NAME]
+    found += [*violations(value), *faults(value), *mistakes.in_file(value)]
     try:
-        rules = Rules.from_json(value, settings.provider_servers.get(path.stem))
+        rules = Rules.from_json(value)
     except ProviderFileError as error:
-        faults += error.faults
-        return Report(path, tuple(faults + list(_schema_faults(value, faults))))
-    faults += [*_schema_faults(value, faults), *_contradictions(rules, settings)]
-    if faults:
-        return Report(path, tuple(faults))
+        return Report(path, tuple(sorted(found, key=_position(value))) or (str(error),))
+    found += mistakes.in_rules(rules, settings)
+    if found:
+        return Report(path, tuple(sorted(found, key=_position(value))))
     told = tuple(sentences(rules, settings.first_answer_seconds))
-    return Report(path, (), tuple(doubts(rules, settings)), told)
+    return Report(path, (), tuple(warnings(rules, settings)), told)
+
+
+def _position(file: Json) -> Callable[[str], tuple[int, str]]:
+    """Where in the file a fault is, by the key of the file that it is about."""
+    keys = list(file) if isinstance(file, dict) else []
+    return lambda fault: (
+        next((i for i, key in enumerate(keys) if re.match(rf"\$\.{re.escape(key)}\b", fault)), -1),
+        fault,
+    )
 
 
 _BAD_NAME = "the file's name becomes the provider's: 1 to 64 of a-z, 0-9, '_' and '-', then .json"
-
-
-def _schema_faults(value: Json, known: list[str]) -> Iterator[str]:
-    """What the schema refuses at places where the rules have found nothing."""
-    places = [fault.partition(": ")[0] for fault in known]
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    for error in jsonschema.Draft202012Validator(schema).iter_errors(value):
-        best = jsonschema.exceptions.best_match([error])
-        if best and not any(place.startswith(error.json_path) for place in places):
-            yield f"{best.json_path}: {best.message}"
-
-
-def _contradictions(rules: Rules, settings: Settings) -> Iterator[str]:
-    """What cannot work although each part is sound."""
-    yield from _unset_outputs(rules)
-    for place, operation in rules.operations():
-        late = operation.timeout_seconds > settings.attempt_seconds
-        if late and operation.timeout_seconds != DEFAULT_TIMEOUT_SECONDS:
-            attempt = f"a whole attempt may take (ATTEMPT_SECONDS, {settings.attempt_seconds:g} s)"
-            yield f"{place}.timeout: {operation.timeout_seconds:g} s is longer than {attempt}"
-    headers = [(one.name if isinstance(one, ApiKey) else "Authorization").lower() for one in rules.security]
-    for header in sorted({name for name in headers if headers.count(name) > 1}):
-        yield f"$.security: {header} is set twice; a request has it once"
-
-
-def _unset_outputs(rules: Rules) -> Iterator[str]:
-    """Outputs that somebody reads and nobody sets."""
-    stored = {name for operation in (*rules.submit, *filter(None, [rules.poll])) for name in operation.outputs}
-    every = stored | {name for operation in rules.result for name in operation.outputs}
-    for place, operation in rules.operations():
-        has = every if place.startswith("$.result") else stored
-        for part, expression in operation.placed():
-            for root, name in sorted(expression.references, key=str):
-                if root == "outputs" and name is not None and name not in has:
-                    there = f"there are {', '.join(sorted(has))}" if has else "no operation has outputs"
-                    yield f"{place}.{part}: ${{{expression.text}}}: nothing sets the output {name!r}; {there}"

@@ -8,6 +8,7 @@ from shared.codec import Json
 from shared.limits import UNLIMITED
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.operation import Operation
+from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import is_placeholder
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
@@ -64,8 +65,8 @@ def request(operation: Operation, server: str) -> str:
 
 def delays(rules: Rules) -> str:
     """When the provider is asked again, as long as it does not say when."""
-    pace = rules.backoff
-    first = [pace.initial_delay, *(min(pace.max_delay, pace.min_delay * pace.multiplier**n) for n in range(1, 5))]
+    pace = rules.polling
+    first = [pace.first_delay, *(min(pace.max_delay, pace.min_delay * pace.multiplier**n) for n in range(1, 5))]
     low, high = min(pace.min_delay, pace.max_delay), max(pace.min_delay, pace.max_delay)
     if pace.multiplier == 1:
         high = low = first[1]
@@ -77,16 +78,16 @@ def delays(rules: Rules) -> str:
 
 
 def _submit(rules: Rules, first_answer_seconds: float) -> Iterator[str]:
-    steps = [request(operation, rules.servers[0]) for operation in rules.submit]
-    kept = [name for operation in rules.submit for name in operation.outputs]
+    steps = [request(operation, rules.servers[0]) for operation in rules.submit_steps]
+    kept = [name for operation in rules.submit_steps for name in operation.outputs]
     keeps = f", and keeps {_listed(kept, 'and')} of the answer" if kept else ""
     yield f"It submits {', then '.join(steps)}{keeps}."
-    waits = rules.first_answer_seconds if rules.first_answer_seconds is not None else first_answer_seconds
+    waits = rules.first_answer_seconds(first_answer_seconds)
     yield f"A new request waits up to {waits:g} s for that." if waits else "A new request does not wait for that."
 
 
 def _callback(rules: Rules) -> Iterator[str]:
-    if rules.calls_back and (signed := rules.signature):
+    if rules.calls_back and (signed := rules.callback.signature):
         prefix = f"{signed.prefix}…" if signed.prefix else signed.encoding
         how = f"{signed.algorithm} as {prefix} in {signed.header}, with the key {signed.secret}"
         yield f"It may call back: what it signs ({how}) is believed like an answer."
@@ -96,16 +97,16 @@ def _callback(rules: Rules) -> Iterator[str]:
 
 def _again(rules: Rules) -> Iterator[str]:
     again = request(rules.poll, rules.servers[0]) if rules.poll else "the same request"
-    if not rules.poll and len(rules.submit) > 1:
-        again = request(rules.submit[-1], rules.servers[0])
-    hints = [f"{hint.argument.text} ({hint.unit})" for hint in rules.hints] + ["Retry-After"]
+    if not rules.poll and len(rules.submit_steps) > 1:
+        again = request(rules.submit_steps[-1], rules.servers[0])
+    hints = [f"{hint.argument.text} ({hint.unit})" for hint in rules.polling.hints] + ["Retry-After"]
     yield f"It asks again with {again}, {delays(rules)}, or when the answer says: {_listed(hints, 'or')}."
 
 
 def _limits(rules: Rules) -> Iterator[str]:
     limits = rules.limits
     if limits.rate_seconds is not None:
-        most = len(rules.submit) + len(rules.result)
+        most = len(rules.submit_steps) + len(rules.result_steps)
         counts = f" (one may take {most} requests{' and more pages' if _pages(rules) else ''})" if most > 1 else ""
         often = _rate(limits.rate_seconds)
         yield f"All workers together begin {often}{counts}, up to {limits.burst} at once after a quiet time."
@@ -124,11 +125,11 @@ def _rate(seconds: float) -> str:
 
 
 def _pages(rules: Rules) -> bool:
-    return bool(rules.result and rules.result[-1].next)
+    return any(one.next is not ABSENT for one in rules.result_steps[-1:])
 
 
 def _answer(acceptor: Acceptor, rules: Rules) -> str:
-    expected = _listed(map(_plain if acceptor.matcher == "status" else _value, acceptor.expected), "or") or "nothing"
+    expected = _listed(map(_plain if acceptor.matcher == "status" else _value, acceptor.any_of), "or") or "nothing"
     argument = acceptor.argument.text
     about = f" in {argument}" if argument != rules.status.text else ""
     stages = [stage for stage in ("submit", "poll", "result") if stage in acceptor.on]
@@ -140,7 +141,7 @@ def _answer(acceptor: Acceptor, rules: Rules) -> str:
             return f"{expected} among {argument}{where}"
         case "pathAll":
             return f"nothing but {expected} in {argument}{where}"
-        case "path" if acceptor.expected == (True,):
+        case "path" if acceptor.any_of == [True]:
             return f"{argument}{where}"
     return f"{expected}{about}{where}"
 
@@ -149,21 +150,22 @@ def _meaning(acceptor: Acceptor, rules: Rules) -> str:
     if acceptor.state == "success" and rules.result and acceptor.on != {"result"}:
         return "completes, once its result is fetched"
     if acceptor.state == "failure":
-        return f"fails with {(acceptor.message or rules.error).text}"
+        return f"fails with {(rules.error if acceptor.message is ABSENT else acceptor.message).text}"
     if acceptor.state == "resubmit":
-        return f"begins a new job, at most {_times(rules.max_resubmits)}"
+        return f"begins a new job, at most {_times(rules.polling.max_resubmits)}"
     return MEANS[acceptor.state]
 
 
 def _unmatched(rules: Rules) -> Iterator[str]:
     yield (
         f"An unknown 2xx counts as still running. No answer, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 is "
-        f"tried again, at most {_times(rules.max_errors)} in a row. Any other answer fails with {rules.error.text}."
+        f"tried again, at most {_times(rules.polling.max_errors)} in a row. Any other answer fails with "
+        f"{rules.error.text}."
     )
     if any(isinstance(scheme, OAuth2) for scheme in rules.security):
         yield "A 401 renews the token, once in a row."
-    if rules.not_found_grace_seconds and not _names_404(rules):
-        yield f"A 404 within {span(rules.not_found_grace_seconds)} after the submit is tried again."
+    if rules.polling.not_found_grace and not _names_404(rules):
+        yield f"A 404 within {span(rules.polling.not_found_grace)} after the submit is tried again."
 
 
 def _names_404(rules: Rules) -> bool:
@@ -172,32 +174,32 @@ def _names_404(rules: Rules) -> bool:
 
 def _result(rules: Rules) -> Iterator[str]:
     if rules.result:
-        steps = [_fetch(operation, rules.servers[0]) for operation in rules.result]
+        steps = [_fetch(operation, rules.servers[0]) for operation in rules.result_steps]
         yield f"After success it {', then '.join(steps)}."
 
 
 def _fetch(operation: Operation, server: str) -> str:
     if operation.decode == "url":
         return f"keeps the link {operation.url} itself"
-    pages = f" with every page that {operation.next.text} leads to" if operation.next else ""
+    pages = f" with every page that {operation.next.text} leads to" if operation.next is not ABSENT else ""
     decoded = f" as {operation.decode}" if operation.decode != "auto" else ""
     optional = ", if there is one" if operation.optional else ""
     return f"fetches {request(operation, server)}{decoded}{pages}{optional}"
 
 
 def _read(rules: Rules) -> Iterator[str]:
-    if not (rules.result and rules.result[-1].decode == "url"):
+    if not any(one.decode == "url" for one in rules.result_steps[-1:]):
         yield f"The data is {rules.data.text}{' of the last answer' if rules.result else ''}."
     if rules.partial.text not in ("null", "`null`"):
         yield f"While it runs, {rules.partial.text} is shown as partial data."
-    if rules.progress:
+    if rules.progress is not ABSENT:
         yield f"Its progress is {rules.progress.text}."
 
 
 def _ends(rules: Rules) -> Iterator[str]:
     cancel = f", and cancelled with {request(rules.cancel, rules.servers[0])}" if rules.cancel else ""
-    yield f"It is given up {span(rules.max_wait_seconds)} after its first submit{cancel}."
-    fresh, failed = span(rules.freshness_seconds), span(rules.freshness_failed_seconds)
+    yield f"It is given up {span(rules.polling.max_wait_time)} after its first submit{cancel}."
+    fresh, failed = span(rules.freshness), span(rules.freshness_failed)
     yield f"Completed data answers new requests for {fresh}, a failure for {failed}."
 
 
@@ -207,8 +209,8 @@ def _credential(scheme: Scheme) -> str:
             return f"a bearer token from {secret}"
         case Http(secret=secret):
             return f"user and password from {secret}"
-        case ApiKey(place=place, name=name, secret=secret):
-            return f"the {place} {name} from {secret}"
+        case ApiKey(where=where, name=name, secret=secret):
+            return f"the {where} {name} from {secret}"
         case OAuth2(token_url=url, client_secret=secret):
             return f"a token of {url} (client secret from {secret})"
 
@@ -226,5 +228,5 @@ def _listed(words: Iterable[str], last: str) -> str:
     return f"{', '.join(most)} {last} {end}" if most else end
 
 
-def _times(number: int) -> str:
-    return {0: "never", 1: "once"}.get(number, f"{number} times")
+def _times(number: float) -> str:
+    return "never" if number == 0 else "once" if number == 1 else f"{number:g} times"

@@ -4,12 +4,13 @@ A conversation (a vector) is a provider file, an input and steps; a step is the 
 answers to give, and the outcome. docs/providers.md describes the form.
 """
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from local.provider.script import TRANSPORT_ERRORS, Script, same
 from shared.codec import Json, loads
@@ -144,7 +145,8 @@ def _lacking(vector: Mapping[str, Any]) -> Iterator[str]:
 
 def without_jitter(rules: Rules) -> Rules:
     """The same rules, whose delays are the longest that jitter would allow."""
-    return dataclasses.replace(rules, backoff=dataclasses.replace(rules.backoff, jitter="none"))
+    made: Rules = structs.replace(rules, polling=structs.replace(rules.polling, jitter="none"))
+    return made
 
 
 def _conversation(path: Path, number: int, vector: Mapping[str, Any]) -> Conversation:

@@ -90,7 +90,7 @@ class Script:
 
     def _without_keys(self, url: str) -> str:
         """A URL as vectors write it: without the API keys of its query."""
-        names = {one.name for one in self.rules.security if isinstance(one, ApiKey) and one.place == "query"}
+        names = {one.name for one in self.rules.security if isinstance(one, ApiKey) and one.where == "query"}
         base, _, query = url.partition("?")
         kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in names]
         return f"{base}?{'&'.join(kept)}" if kept else base
@@ -136,7 +136,7 @@ def _carried(scheme: Scheme, request: Request, tokens: list[str], refused: set[s
             return sent == f"Bearer {secret(reference)}"
         case Http(secret=reference):
             return sent == "Basic " + base64.b64encode(secret(reference).encode()).decode()
-        case ApiKey(place="header", name=name, prefix=prefix, secret=reference):
+        case ApiKey(where="header", name=name, prefix=prefix, secret=reference):
             return request.headers[name] == prefix + secret(reference)
         case ApiKey(name=name, prefix=prefix, secret=reference):
             return parse_qsl(urlsplit(request.url).query).count((name, prefix + secret(reference)))

@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from local.provider.parts import expressions, operations
 from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
+from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import is_placeholder, literals
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import OAuth2
@@ -17,34 +19,50 @@ ENVELOPE = ("statusCode", "headers", "body", "url", "input", "outputs", "null")
 _SECRET_NAMES = re.compile(r"authorization|cookie|api-?key|token|secret|password", re.IGNORECASE)
 
 
-def doubts(rules: Rules, settings: Settings) -> Iterator[str]:
+def warnings(rules: Rules, settings: Settings) -> Iterator[str]:
     """One sentence for each."""
     yield from _repeated_submit(rules, settings)
-    if rules.signature and not rules.calls_back:
-        yield "$.callback: no submit gives ${callback.url} away, so nobody calls back"
+    yield from _callback(rules, settings)
     yield from _acceptors(rules)
     yield from _polling(rules)
     yield from _places(rules)
-    for place, operation in rules.operations():
-        yield from _url(place, operation, rules)
-        yield from _body(place, operation)
-        yield from _in_vain(place, operation, rules)
-    for place, expression in _expressions(rules):
-        yield from _expression(place, expression)
+    for location, operation in operations(rules):
+        yield from _url(location, operation, rules)
+        yield from _body(location, operation)
+        yield from _in_vain(location, operation, rules)
+    for location, expression in expressions(rules):
+        yield from _expression(location, expression)
 
 
 def _repeated_submit(rules: Rules, settings: Settings) -> Iterator[str]:
-    if rules.poll is None or all(operation.method in ("GET", "PUT", "DELETE") for operation in rules.submit):
+    """A job that may begin twice."""
+    posts = [one for one in rules.submit_steps if one.method in ("POST", "PATCH") and not one.repeatable]
+    if not posts or any(one.refers_to("task") for step in rules.submit_steps for _, one in step.placed()):
         return
-    if any(one.refers_to("task") for operation in rules.submit for _, one in operation.placed()):
+    send = 'Send the key if the provider takes one; say `"repeatable": true` if it knows the same request again; else'
+    if not rules.poll:
+        yield (
+            "$.submit carries no idempotency key (${task.id}), and without poll it is sent again each time it is asked "
+            f"after: each may begin another job. {send} describe poll"
+        )
         return
-    seconds = rules.first_answer_seconds
-    seconds = settings.first_answer_seconds if seconds is None else seconds
+    seconds = rules.first_answer_seconds(settings.first_answer_seconds)
     yield (
-        "$.submit carries no idempotency key (${task.id}): when its answer is lost or late it is sent again, and "
-        "begins a second job. Send the key if the provider takes one; else set firstAnswer above the time that the "
-        f"submit usually takes (it is {seconds:g} s)"
+        "$.submit carries no idempotency key (${task.id}): when its reply is lost or late it is sent again, and begins "
+        f"a second job. {send} set firstAnswer above the time that the submit usually takes (it is {seconds:g} s)"
     )
+
+
+def _callback(rules: Rules, settings: Settings) -> Iterator[str]:
+    if rules.callback.signature and not rules.calls_back:
+        yield "$.callback: no submit gives ${callback.url} away, so nobody calls back"
+    needed = {"CALLBACK_URL": settings.callback_url, "CALLBACK_SECRET": settings.callback_secret}
+    if rules.calls_back and not all(needed.values()):
+        lacking = " and ".join(name for name, value in needed.items() if not value)
+        yield (
+            "$.submit: ${callback.url} needs CALLBACK_URL and CALLBACK_SECRET in the deployment, which leaves the file "
+            f"out without them; here {lacking} is not set"
+        )
 
 
 def _acceptors(rules: Rules) -> Iterator[str]:
@@ -52,25 +70,21 @@ def _acceptors(rules: Rules) -> Iterator[str]:
     if not any(one.state == "success" and one.on & {"submit", "poll"} for one in rules.acceptors):
         yield "$.acceptors: none means success in the answer to submit or poll, so no task ever completes"
     for i, one in enumerate(rules.acceptors):
-        place = f"$.acceptors[{i}]"
+        location = f"$.acceptors[{i}]"
         if not one.on & stages:
-            yield f"{place} never applies: {'there is no result operation' if one.on else 'on is empty'}"
-        if not one.expected:
-            yield f"{place} never matches: expected is an empty list"
-        if (
-            one.matcher == "path"
-            and one.argument.text == "statusCode"
-            and any(isinstance(e, str) for e in one.expected)
-        ):
-            yield f"{place} never matches: statusCode is a number and expected a text; matcher status knows ranges"
+            yield f"{location} never applies: {'there is no result operation' if one.on else 'on is empty'}"
+        if not one.any_of:
+            yield f"{location} never matches: expected is an empty list"
+        if one.matcher == "path" and one.argument.text == "statusCode" and any(isinstance(e, str) for e in one.any_of):
+            yield f"{location} never matches: statusCode is a number and expected a text; matcher status knows ranges"
 
 
 def _polling(rules: Rules) -> Iterator[str]:
-    pace = rules.backoff
-    if pace.max_delay < pace.min_delay:
-        yield f"$.polling: maxDelay ({pace.max_delay:g} s) is shorter than minDelay ({pace.min_delay:g} s)"
-    if pace.initial_delay > rules.max_wait_seconds:
-        initial, most = pace.initial_delay, rules.max_wait_seconds
+    polling = rules.polling
+    if polling.max_delay < polling.min_delay:
+        yield f"$.polling: maxDelay ({polling.max_delay:g} s) is shorter than minDelay ({polling.min_delay:g} s)"
+    if polling.first_delay > polling.max_wait_time:
+        initial, most = polling.first_delay, polling.max_wait_time
         yield f"$.polling: initialDelay ({initial:g} s) is longer than maxWaitTime ({most:g} s)"
 
 
@@ -88,77 +102,54 @@ def _places(rules: Rules) -> Iterator[str]:
             yield f"$.security[{i}].clientId is sent as it is; only secrets are read by reference"
 
 
-def _url(place: str, operation: Operation, rules: Rules) -> Iterator[str]:
+def _url(location: str, operation: Operation, rules: Rules) -> Iterator[str]:
     url, server = operation.url, rules.servers[0]
     path = urlsplit(server).path.rstrip("/")
     if path and url.startswith("/") and not url.startswith(("//", path)):
         yield (
-            f"{place}.url begins with /, so the path of the server, {path}, plays no part; write {url[1:]!r}, and the "
-            "server with / at its end"
+            f"{location}.url begins with /, so the path of the server, {path}, plays no part; write {url[1:]!r}, "
+            "and the server with / at its end"
         )
     elif path and not server.endswith("/") and not url.startswith(("/", "$", "http:", "https:")):
-        yield f"{place}.url takes the place of the last part of {path}; write the server with / at its end"
+        yield f"{location}.url takes the place of the last part of {path}; write the server with / at its end"
     if url.startswith("${") and not url.startswith("${+") and not is_placeholder(url):
-        yield f"{place}.url begins with a value, which is percent-encoded; write ${{+…}} if it is the start of a URL"
+        yield f"{location}.url begins with a value, which is percent-encoded; write ${{+…}} if it is the start of a URL"
     if any("${" in part for part in literals(url)):
-        yield f"{place}.url has a ${{ without its }}"
+        yield f"{location}.url has a ${{ without its }}"
     host = url.partition("//")[2].partition("/")[0]
     is_fixed = has_origin(url) and "$" not in host
     if rules.security and is_fixed and origin_of(url) not in map(origin_of, rules.servers):
-        yield f"{place}.url is not on an origin of servers, so it goes without credentials"
+        yield f"{location}.url is not on an origin of servers, so it goes without credentials"
 
 
-def _body(place: str, operation: Operation) -> Iterator[str]:
+def _body(location: str, operation: Operation) -> Iterator[str]:
     kind, body = operation.content_type, operation.body
     if operation.method == "GET" and body is not None:
-        yield f"{place} has a body, but its method is GET"
+        yield f"{location} has a body, but its method is GET"
     plain = kind.startswith("text/") and isinstance(body, dict | list)
     if plain or (kind.endswith("urlencoded") and isinstance(body, list)):
-        yield f"{place}.body is sent as JSON, although contentType says {kind}"
+        yield f"{location}.body is sent as JSON, although contentType says {kind}"
     for part, values in (("headers", operation.headers), ("query", operation.query)):
         for name, value in values.items():
             if _SECRET_NAMES.search(name) and isinstance(value, str) and "${" not in value:
-                yield f"{place}.{part}.{name} looks like a secret in the file; security takes it by reference"
+                yield f"{location}.{part}.{name} looks like a secret in the file; security takes it by reference"
 
 
-def _in_vain(place: str, operation: Operation, rules: Rules) -> Iterator[str]:
-    is_last = bool(rules.result) and operation is rules.result[-1]
-    if operation.next and not is_last:
-        yield f"{place}.next plays no part: only the last result operation has pages"
-    if operation.optional and not place.startswith("$.result"):
-        yield f"{place}.optional plays no part: it is for result operations"
+def _in_vain(location: str, operation: Operation, rules: Rules) -> Iterator[str]:
+    is_last = bool(rules.result_steps) and operation is rules.result_steps[-1]
+    if operation.next is not ABSENT and not is_last:
+        yield f"{location}.next plays no part: only the last result operation has pages"
+    if operation.repeatable and not location.startswith("$.submit"):
+        yield f"{location}.repeatable plays no part: it is for submit operations"
+    if operation.optional and not location.startswith("$.result"):
+        yield f"{location}.optional plays no part: it is for result operations"
     if operation.decode == "url" and not is_last:
-        yield f"{place}.decode is url, but only the last result operation's link is kept"
+        yield f"{location}.decode is url, but only the last result operation's link is kept"
 
 
-def _expressions(rules: Rules) -> Iterator[tuple[str, Expression]]:
-    """Every expression over an answer, each with its place."""
-    for key, one in (
-        ("status", rules.status),
-        ("data", rules.data),
-        ("partial", rules.partial),
-        ("error", rules.error),
-    ):
-        if not (key == "partial" and one is rules.data):
-            yield f"$.{key}", one
-    if rules.progress:
-        yield "$.progress", rules.progress
-    for i, acceptor in enumerate(rules.acceptors):
-        if acceptor.argument is not rules.status:
-            yield f"$.acceptors[{i}].argument", acceptor.argument
-        if acceptor.message:
-            yield f"$.acceptors[{i}].message", acceptor.message
-    for i, hint in enumerate(rules.hints):
-        yield f"$.polling.hints[{i}].argument", hint.argument
-    for place, operation in rules.operations():
-        yield from ((f"{place}.outputs.{name}", one) for name, one in operation.outputs.items())
-        if operation.next:
-            yield f"{place}.next", operation.next
-
-
-def _expression(place: str, expression: Expression) -> Iterator[str]:
+def _expression(location: str, expression: Expression) -> Iterator[str]:
     for name, field in sorted(expression.references, key=str):
-        if name not in ENVELOPE:
-            yield f"{place}: {expression.text} reads {name!r}, which no answer has; did you mean body.{name}?"
+        if name not in (*ENVELOPE, "true", "false"):
+            yield f"{location}: {expression.text} reads {name!r}, which no answer has; did you mean body.{name}?"
         elif name == "headers" and field and field != field.lower():
-            yield f'{place}: header names are in lower case: headers."{field.lower()}"'
+            yield f'{location}: header names are in lower case: headers."{field.lower()}"'

@@ -1,8 +1,8 @@
 """The real transport and the real acceptors, which tell listeners about every step."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import structs
 
 from shared.codec import Json
 from shared.errors import TransportError
@@ -69,8 +69,7 @@ class Wiretap(Transport):
         return reply
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Noted(Acceptor):
+class _Noted(Acceptor, frozen=True, kw_only=True):
     number: int
     listeners: Sequence[Listener]
 
@@ -86,6 +85,5 @@ def tapped(rules: Rules, listeners: Sequence[Listener]) -> Rules:
     """The same rules, whose acceptors tell what they are compared with."""
     acceptors = []
     for number, one in enumerate(rules.acceptors):
-        fields = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
-        acceptors.append(_Noted(**fields, number=number, listeners=listeners))
-    return dataclasses.replace(rules, acceptors=tuple(acceptors))
+        acceptors.append(_Noted(**structs.asdict(one), number=number, listeners=listeners))
+    return structs.replace(rules, acceptors=tuple(acceptors))

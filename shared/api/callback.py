@@ -61,13 +61,13 @@ class Receiver:
         found = self.urls.find(callback.provider, callback.token) if self.urls and provider else None
         if provider is None or found is None:
             raise _unknown()
-        signature = provider.rules.signature
+        signature = provider.rules.callback.signature
         if signature and callback.body is not None:
             key = self.read_secret(signature.secret, fresh=False)
             if not key or not signature.fits(callback.headers, callback.body, key):
                 log.warning("callback refused", extra={"provider": callback.provider, "reason": "signature"})
                 raise _unknown()
-        return (*found, signature is not None)
+        return (*found, bool(signature))
 
     def _heed(self, item: Item, payload: Reply | None) -> None:
         """Store what a signed payload says, then move the task: ended, it leaves Redis; else it is due, or stays."""
@@ -84,7 +84,7 @@ class Receiver:
 
     def _rest_seconds(self, item: Item) -> float:
         """How long to wait before the next attempt, so that many callbacks cause no more attempts than polling does."""
-        shortest = self.parts.providers[item.task.provider].rules.backoff.min_delay
+        shortest = self.parts.providers[item.task.provider].rules.polling.min_delay
         if shortest == 0:
             return 0
         (place,) = self.parts.queue.look([item.task], records=True)

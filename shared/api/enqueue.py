@@ -141,8 +141,8 @@ class Enqueuer:
 
         A wait shorter than usual would cut submits off, and those may be sent twice: then there is no attempt.
         """
-        settings, own, wanted = self.parts.settings, one.provider.rules.first_answer_seconds, one.prefers.wait_seconds
-        usual = settings.first_answer_seconds if own is None else own
+        settings, wanted = self.parts.settings, one.prefers.wait_seconds
+        usual = one.provider.rules.first_answer_seconds(settings.first_answer_seconds)
         seconds = usual if wanted is None else wanted
         if one.stale or (seconds < usual and one.provider.submits(one.record)):
             return 0
@@ -217,5 +217,5 @@ def _may_be_attempted(one: Begun) -> bool:
 def _fresh_seconds(request: TaskRequest, provider: Provider, item: Item) -> float:
     """How long an item answers after its end."""
     rules, most = provider.rules, request.prefers.max_age_seconds
-    lasting = {"completed": rules.freshness_seconds, "failed": rules.freshness_failed_seconds}.get(item.status, 0)
+    lasting = {"completed": rules.freshness, "failed": rules.freshness_failed}.get(item.status, 0)
     return lasting if most is None else min(lasting, most)

@@ -12,6 +12,7 @@ from shared.provider.exchange import Decoded, Exchange, enveloped
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
 from shared.provider.language.hint import hinted_seconds
 from shared.provider.language.operation import Operation
+from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import text_of, without_value
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Reply
@@ -40,7 +41,7 @@ class Attempt:
     def run(self) -> Finding:
         first = self.record.outputs is None
         stage: Stage = "submit" if first else "poll"
-        *before, last = self.rules.submit if first else (self.rules.asks_again,)
+        *before, last = self.rules.submit_steps if first else (self.rules.asks_again,)
         response: Json = None
         for operation in before:  # nothing of them is recorded: an error in a later one repeats them all
             reply = self.send(operation, stage, response)
@@ -64,7 +65,7 @@ class Attempt:
         verdict, acceptor = self.judged(heard, "poll")
         if heard.undecodable or verdict in ("retry", "resubmit"):
             return None
-        if verdict == "pending" or (verdict == "success" and self.rules.result):
+        if verdict == "pending" or (verdict == "success" and self.rules.result_steps):
             self.learn(heard)
             return Finding(Pending(0 if verdict == "success" else math.inf), self.record)
         match finding := self.concluded(verdict, acceptor, heard, "poll"):
@@ -136,21 +137,21 @@ class Attempt:
 
     def learn(self, reply: Decoded) -> None:
         """Keep what a pending reply tells: partial data, where there is any, and progress."""
-        partial, progress = self.rules.partial.of(reply.envelope), self.rules.progress
+        partial = self.rules.partial.of(reply.envelope)
         self.record = dataclasses.replace(
             self.record,
             partial=self.record.partial if partial is None else partial,
-            progress=progress.of(reply.envelope) if progress else None,
+            progress=self.rules.progress.of(reply.envelope),
             unauthorized_at=None,
         )
 
     def success(self, reply: Decoded, stage: Stage) -> Finding:
         """The job is done: fetch its result in the same attempt; what goes wrong there returns to poll."""
         rules = self.rules
-        if stage == "result" or not rules.result:
+        if stage == "result" or not rules.result_steps:
             return Finding(Completed(rules.data.of(reply.envelope)), self.record)
         response: Json = None
-        for operation in rules.result:
+        for operation in rules.result_steps:
             response = reply.envelope
             found = self.send(operation, "result", response)
             if isinstance(found, Finding):
@@ -159,8 +160,8 @@ class Attempt:
             verdict, acceptor = self.judged(reply, "result")
             if verdict != "success":
                 return self.concluded(verdict, acceptor, reply, "result")
-        last = rules.result[-1]
-        if last.next:
+        last = rules.result_steps[-1]
+        if last.next is not ABSENT:
             return self.pages(last, self.context | {"response": response}, reply)
         data = reply.url if last.decode == "url" else rules.data.of(reply.envelope)
         return Finding(Completed(data), self.record)
@@ -191,7 +192,7 @@ class Attempt:
             foreign = origin_of(reply.url) not in self.exchange.allowed
             if stage == "result" and status in (403, 404, 410) and foreign:
                 return self.retry(Reason.EXPIRED_LINK, reply)
-        message = acceptor.message.of(reply.envelope) if acceptor and acceptor.message else None
+        message = acceptor.message.of(reply.envelope) if acceptor else None
         error = message if message is not None else rules.error.of(reply.envelope)
         return Finding(Failed(Reason.UPSTREAM, error), dataclasses.replace(self.record, reason=f"HTTP {status}"))
 
@@ -206,7 +207,7 @@ class Attempt:
 
     def resubmit(self, reply: Decoded) -> Finding:
         """A retry that begins with a new job; its delays and its 404s begin anew, not the deadline."""
-        if self.record.resubmits >= self.rules.max_resubmits:
+        if self.record.resubmits >= self.rules.polling.max_resubmits:
             return Finding(Failed(Reason.TOO_MANY_RESUBMITS, self.rules.error.of(reply.envelope)), self.record)
         resubmits = self.record.resubmits + 1
         self.record = dataclasses.replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
@@ -223,8 +224,8 @@ class Attempt:
 
     def hinted(self, envelope: dict[str, Json]) -> float | None:
         """The reply's own delay, raised to the file's shortest."""
-        seconds = hinted_seconds(self.rules.hints, envelope, self.now)
-        return None if seconds is None else max(seconds, self.rules.backoff.min_delay)
+        seconds = hinted_seconds(self.rules.polling.hints, envelope, self.now)
+        return None if seconds is None else max(seconds, self.rules.polling.min_delay)
 
     def with_outputs(self, operation: Operation, reply: Decoded) -> Decoded:
         """The reply with its outputs, merged into those so far if it is below 400; null never overwrites.
@@ -249,7 +250,7 @@ class Attempt:
     def in_grace(self) -> bool:
         """Whether the job is so young that a provider may not know it yet."""
         begun = next((at for at in (self.record.job_at, self.record.submitted_at) if at is not None), self.now)
-        return self.now - begun <= self.rules.not_found_grace_seconds * 1000
+        return self.now - begun <= self.rules.polling.not_found_grace * 1000
 
 
 def _as(action: RetryAction, finding: Finding) -> Finding:

@@ -35,7 +35,7 @@ class Delays:
     def pending(self, record: Record, now: int, hint: float | None = None) -> Finding:
         """After a pending reply at `now` (epoch ms), whose own `hint` in seconds overrides the backoff."""
         record = dataclasses.replace(record, polls=record.polls + 1, errors=0, reason=None)
-        delay = self.rules.backoff.after_pending(record.polls, self.random) if hint is None else hint
+        delay = self.rules.polling.after_pending(record.polls, self.random) if hint is None else hint
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
 
@@ -45,9 +45,9 @@ class Delays:
         `said` is the provider's own word on it, kept with the end.
         """
         record = dataclasses.replace(record, errors=record.errors + 1, reason=reason)
-        if record.errors > self.rules.max_errors:
+        if record.errors > self.rules.polling.max_errors:
             return Finding(Failed(Reason.TOO_MANY_ERRORS, reason if said is None else said), record)
-        delay = self.rules.backoff.after_error(record.errors, self.random) if hint is None else hint
+        delay = self.rules.polling.after_error(record.errors, self.random) if hint is None else hint
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Retry(cut, reason), record)
 
@@ -59,26 +59,26 @@ class Delays:
         """
         ends = [one.outcome for one in findings.values() if isinstance(one.outcome, Retry | Failed)]
         longer = self.random.uniform(1, PAUSE_JITTER)
-        backoff = self.rules.backoff
+        polling = self.rules.polling
         well = frozenset(name for name, one in findings.items() if _is_good(one))
         unwell = frozenset(name for name, one in findings.items() if _is_error(one))
         return Health(
             well=well,
             unwell=unwell,
             pause_seconds=longer
-            * min(max((end.pause_seconds for end in ends), default=0), self.rules.max_wait_seconds),
+            * min(max((end.pause_seconds for end in ends), default=0), self.rules.polling.max_wait_time),
             errors=0 if well else len(unwell),
-            shortest_seconds=longer * max(backoff.min_delay, LEAST_PAUSE_SECONDS),
-            longest_seconds=max(backoff.max_delay, LEAST_PAUSE_SECONDS),
+            shortest_seconds=longer * max(polling.min_delay, LEAST_PAUSE_SECONDS),
+            longest_seconds=max(polling.max_delay, LEAST_PAUSE_SECONDS),
         )
 
     def _until_deadline(self, record: Record, now: int, delay: float) -> float | None:
         """The delay, cut so that one last poll falls on the deadline; None when that would be too soon."""
         begun = record.created_at if record.submitted_at is None else record.submitted_at
-        left = (begun - now) / 1000 + self.rules.max_wait_seconds
+        left = (begun - now) / 1000 + self.rules.polling.max_wait_time
         if delay <= left:
             return delay
-        return left if left > 0 and left >= self.rules.backoff.min_delay else None
+        return left if left > 0 and left >= self.rules.polling.min_delay else None
 
 
 def _is_good(finding: Finding) -> bool:

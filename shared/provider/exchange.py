@@ -119,7 +119,7 @@ class Exchange:
         headers = self._headers(operation, context)
         while True:
             yield page
-            link = operation.next.of(page.envelope) if operation.next else None
+            link = operation.next.of(page.envelope)
             if not isinstance(link, str) or not link:  # false, say: `has_more && next`
                 return
             url = joined(page.url, link)
@@ -156,15 +156,15 @@ class Exchange:
     ) -> Decoded:
         """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         since = (self._unauthorized_at or 0) / 1000
-        attached = self._attached(operation.timeout_seconds, fresh=since > 0, since=since)
+        attached = self._attached(operation.timeout, fresh=since > 0, since=since)
         attachment = Attachment(attached)
-        reply = self._sent(attachment, call, operation.timeout_seconds, stay)
+        reply = self._sent(attachment, call, operation.timeout, stay)
         if reply.status == 401:
             self._credentials.refused(attached)
-            fresh = attached if self.renewable else self._attached(operation.timeout_seconds, fresh=True)
+            fresh = attached if self.renewable else self._attached(operation.timeout, fresh=True)
             if fresh != attached:
                 attachment = Attachment(fresh)
-                reply = self._sent(attachment, call, operation.timeout_seconds, stay)
+                reply = self._sent(attachment, call, operation.timeout, stay)
         return enveloped(reply, operation.decode, context, attachment)
 
     def _attached(self, timeout_seconds: float, *, fresh: bool, since: float = 0) -> Attached:

@@ -53,7 +53,7 @@ class Provider:
 
     def submits(self, record: Record) -> bool:
         """Whether the next attempt would start a second job, if the first one's reply was never stored."""
-        return self.rules.poll is not None and record.outputs is None
+        return bool(self.rules.poll) and record.outputs is None
 
     def attempt(self, task: Task, record: Record, *, now: int, seconds: float) -> Finding:
         """One attempt within `seconds`, at `now` (epoch ms): the submit if there is no job yet, else a poll."""
@@ -65,7 +65,7 @@ class Provider:
         )
         exchange = self._exchange.begin(seconds, record.unauthorized_at)
         context = self._context(task, record)
-        if self._callback_url and (record.outputs is None or self.rules.poll is None):
+        if self._callback_url and (record.outputs is None or not self.rules.poll):
             try:
                 context["callback"] = {"url": self._callback_url(task, record.generation, record.resubmits)}
             except SecretUnavailable:
@@ -85,7 +85,7 @@ class Provider:
 
     def cancel(self, task: Task, record: Record, *, seconds: float) -> None:
         """Tell the provider that nobody waits any more; best effort, says nothing of success."""
-        if self.rules.cancel is None or record.outputs is None:
+        if not self.rules.cancel or record.outputs is None:
             return
         try:
             self._exchange.begin(seconds, None).send(self.rules.cancel, self._context(task, record))

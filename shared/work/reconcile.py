@@ -70,7 +70,7 @@ class Reconciler:
         for task, generation in takewhile(lambda _: remaining() >= STOP_SECONDS, missing):
             item = self.store.get(task, self.clock())
             if item is not None and item.status == "pending" and item.generation == generation:
-                delay = self.lease_seconds + self.random.uniform(0, rules.backoff.max_delay)
+                delay = self.lease_seconds + self.random.uniform(0, rules.polling.max_delay)
                 adds.append(add_of(task, record_of(item), delay))
         added = self.queue.add(adds, token=new_token(), limits=rules.limits) if adds else []
         for one, done in zip(adds, added, strict=True):

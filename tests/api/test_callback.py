@@ -286,7 +286,7 @@ def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shorte
     hook: Hook, simulator: Simulator
 ) -> None:
     hook.provider = simulator.provider(JOB)
-    shortest = hook.provider.rules.backoff.min_delay
+    shortest = hook.provider.rules.polling.min_delay
     hook.wait()
     attempts = 0
     for _ in range(20):
@@ -308,7 +308,7 @@ def test_a_clock_that_was_ahead_at_the_last_attempt_puts_the_task_off_by_no_more
     hook: Hook,
 ) -> None:
     hook.provider = provider_at("http://127.0.0.1:1", JOB)
-    shortest = hook.provider.rules.backoff.min_delay
+    shortest = hook.provider.rules.polling.min_delay
     hook.wait(due_seconds=7200, asked_at=hook.clock() + 3_600_000)
     hook.call(b"", signed_with=None)
     assert hook.place() == LATER
@@ -521,4 +521,4 @@ def test_a_file_that_needs_callbacks_is_faulty_where_they_are_not_set_up(
     monkeypatch.delenv("CALLBACK_SECRET")
     assert set(wiring.providers()) == {"coin"}
     reasons = [vars(line)["reason"] for line in caplog.records]
-    assert "example.json: ${callback.url} needs CALLBACK_URL and CALLBACK_SECRET" in reasons
+    assert "example.json: $.submit: ${callback.url} needs CALLBACK_URL and CALLBACK_SECRET" in reasons

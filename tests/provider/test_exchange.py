@@ -33,9 +33,8 @@ def operation(url: str = "/x", **parts: Any) -> Operation:
         "content_type": "application/json",
         "outputs": {},
         "decode": "auto",
-        "next": None,
         "optional": False,
-        "timeout_seconds": 20.0,
+        "timeout": 20.0,
     }
     return Operation(**(simplest | parts))
 
@@ -203,9 +202,8 @@ def test_a_status_that_an_acceptor_names_is_not_followed() -> None:
             state="success",
             matcher="status",
             argument=Expression("body"),
-            expected=(status,),
+            expected=status,
             on=frozenset({"poll"}),
-            message=None,
         )
 
     with Site(redirects({"/x": (303, "/y")}, Says(200, "end"))) as site:
@@ -226,7 +224,7 @@ def test_an_operation_gets_its_own_time_and_no_more_than_is_left() -> None:
 
     for seconds, timeout in ((20.0, 0.1), (0.1, 20.0)):
         with Wire(dripping) as wire, pytest.raises(TransportError) as caught:
-            begun(wire.url, seconds=seconds).send(operation(timeout_seconds=timeout), CONTEXT)
+            begun(wire.url, seconds=seconds).send(operation(timeout=timeout), CONTEXT)
         assert caught.value.reason == "deadline"
         assert wire.was_cut()
 

@@ -1,4 +1,4 @@
-"""docs/providers.md: its files work as it says, its tables are the schema's."""
+"""docs/providers.md: its files work as it says, its examples too."""
 
 import json
 import re
@@ -9,14 +9,17 @@ import pytest
 
 from local import ROOT
 from local.provider.check import check
-from local.provider.replay import Conversation
+from local.provider.replay import Conversation, conversations
 from shared.provider.language.acceptor import TRANSIENT_STATUSES
+from shared.provider.language.expression import Expression
+from shared.provider.language.part import Part
 from shared.settings import Settings
+from tests.support.provider_tools import JOB
 
 PAGE = (ROOT / "docs/providers.md").read_text(encoding="utf-8")
-SCHEMA = json.loads((ROOT / "docs/provider.schema.json").read_text(encoding="utf-8"))
 SETTINGS = Settings(provider_servers={})
-FILES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+STYLES_SECTION = PAGE.partition("## A file for each style")[2].partition("\n## ")[0]
+FILES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", STYLES_SECTION, re.DOTALL)]
 
 Json = Any
 
@@ -114,8 +117,7 @@ STYLES: dict[str, tuple[Json, list[Json]]] = {
 
 
 def test_there_is_a_worked_file_for_each_style() -> None:
-    section = PAGE.partition("## A file for each style")[2].partition("\n## ")[0]
-    assert re.findall(r"^\*\*([^*]+)\*\*", section, re.MULTILINE) == list(STYLES)
+    assert re.findall(r"^\*\*([^*]+)\*\*", STYLES_SECTION, re.MULTILINE) == list(STYLES)
     assert len(FILES) == len(STYLES)
 
 
@@ -134,55 +136,48 @@ def test_each_worked_file_sees_its_style_through(file: Json, style: tuple[Json, 
     assert Conversation("worked", vector).difference() is None
 
 
-def table(heading: str, first: str = "field") -> dict[str, str]:
-    """Field → default of the table below a heading of the page."""
-    section = PAGE.partition(f"\n### {heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
-    lines = section.partition(f"| {first} |")[2].split("\n\n", maxsplit=1)[0].splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
-    return {row[0].strip("`"): row[1].strip("`") for row in rows}
+# --- the rest of the page
 
 
-def language(definition: Json) -> dict[str, str]:
-    """The same, as the schema has it."""
-    required = definition.get("required", ())
-    return {
-        name: "required" if name in required else shown(field.get("default"))
-        for name, field in definition["properties"].items()
-    }
+def test_the_tables_are_of_every_part_of_the_language() -> None:
+    made = set(re.findall(r"<!-- made by make docs: fields-of-(\w+) -->", PAGE))
+    assert made == {part.__name__ for part in Part.__subclasses__()}
 
 
-def shown(default: Json) -> str:
-    return default if isinstance(default, str) else "" if default is None else json.dumps(default)
+def block(after: str) -> Json:
+    """The next block of JSON."""
+    return json.loads(PAGE.partition(after)[2].partition("```json\n")[2].partition("```")[0])
 
 
-DEFINITIONS = SCHEMA["$defs"]
-HINTS = DEFINITIONS["Polling"]["properties"]["hints"]["items"]
+def test_the_whole_vector_is_played(tmp_path: Path) -> None:
+    path = tmp_path / "acme.vectors.json"
+    path.write_text(json.dumps(block("A whole vector")), encoding="utf-8")
+    (conversation,) = conversations(path)
+    assert conversation.difference() is None
 
 
-@pytest.mark.parametrize(
-    ("heading", "first", "definition"),
-    [
-        ("The file", "field", SCHEMA),
-        ("An operation", "field", DEFINITIONS["Operation"]),
-        ("An acceptor", "field", DEFINITIONS["Acceptor"]),
-        ("The pace", "field", DEFINITIONS["Polling"]),
-        ("The pace", "field of a hint", HINTS),
-        ("Limits", "field", DEFINITIONS["Limits"]),
-        ("Callbacks", "field of a signature", DEFINITIONS["Callback"]["properties"]["signature"]),
-        ("Limits", "field of a rate", DEFINITIONS["Limits"]["properties"]["rate"]),
-    ],
-    ids=["file", "operation", "acceptor", "pace", "hint", "limits", "signature", "rate"],
-)
-def test_a_table_of_fields_and_defaults_is_the_schema_s(heading: str, first: str, definition: Json) -> None:
-    assert table(heading, first) == language(definition)
+def test_pages_are_counted() -> None:
+    file = JOB | {"result": block("**Counting pages**"), "data": "body.items"}
+    items = "https://api.acme.example/jobs/7/items?page="
+    exchanges = [
+        exchange("GET https://api.acme.example/jobs/7", 200, {"status": "succeeded"}),
+        *(exchange(f"GET {items}{n}", 200, {"page": n, "pages": 3, "items": [n]}) for n in (1, 2, 3)),
+    ]
+    steps = [
+        {"at": 0} | pending(2, exchange("POST https://api.acme.example/jobs", 200, {"id": 7})),
+        {"at": 2, "exchanges": exchanges, "expect": {"state": "completed", "data": [1, 2, 3]}},
+    ]
+    vector = {"config": file, "input": {}, "start_epoch": 1_767_225_600, "steps": steps}
+    assert Conversation("pages", vector).difference() is None
 
 
-def test_the_table_of_credentials_is_the_schema_s() -> None:
-    schemes = [one for one in DEFINITIONS["SecurityScheme"]["oneOf"] if one["properties"]["type"]["const"] != "sigv4"]
-    merged: dict[str, str] = {}
-    for scheme in schemes:
-        merged |= language(scheme)
-    assert table("Credentials", "field of a scheme") == merged
+def test_what_is_said_of_quoting_holds() -> None:
+    said = PAGE.partition("## JMESPath in five lines")[2].partition("**Counting")[0]
+    found = [json.loads(text) for text in re.findall(r'`("(?:[^"\\]|\\.)*")(?:`|``)(?=[,:;. ]|\.)', said)]
+    assert len(found) >= 5
+    for text in found:
+        assert Expression(text).references <= {("headers", "retry-after"), ("headers", "location"), ("body", "kind"),
+            ("body", "done"), ("body", "left"), ("body", "url"), ("body", "files")}  # fmt: skip
 
 
 def test_the_statuses_that_pass_are_those_of_the_code() -> None:

@@ -36,7 +36,7 @@ def plans() -> list[list[Hook]]:
 )
 def test_each_kind_is_what_its_name_says(kind: str, is_signed: bool, is_ours: bool) -> None:
     request = Hook(0, kind, URL, {"status": "done"}, ABOUT).request()
-    signature = Rules.from_json(files("http://127.0.0.1:1")["hooks"]).signature
+    signature = Rules.from_json(files("http://127.0.0.1:1")["hooks"]).callback.signature
     assert signature
     headers = {name.lower(): value for name, value in request.header_items()}
     assert isinstance(request.data, bytes)

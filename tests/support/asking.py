@@ -46,8 +46,12 @@ class Secrets:
 
 def rules(server: str, **parts: Json) -> Rules:
     """The rules of a file with this server, and these parts instead of the simplest ones."""
-    simplest = {"servers": [server], "submit": {"url": "/jobs"}, "acceptors": [DONE]}
-    return Rules.from_json(simplest | parts)
+    return Rules.from_json(file_at(server, **parts))
+
+
+def file_at(server: str, **parts: Json) -> Json:
+    """A file with this server, and these parts instead of the simplest ones."""
+    return {"servers": [server], "submit": {"url": "/jobs"}, "acceptors": [DONE]} | parts
 
 
 def provider(

@@ -48,7 +48,7 @@ class Attached:
                 self.secrets.append(secret.partition(":")[2])
             case Http() | OAuth2():
                 self.headers["Authorization"] = "Bearer " + _ascii(secret)
-            case ApiKey(place="header"):
+            case ApiKey(where="header"):
                 self.headers[scheme.name] = scheme.prefix + _ascii(secret)
             case ApiKey():
                 self.query[scheme.name] = scheme.prefix + secret

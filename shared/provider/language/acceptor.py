@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from shared.codec import Json
 from shared.provider.language.expression import Expression
-from shared.provider.language.reader import Reader
+from shared.provider.language.part import ABSENT, Part, by_default, says
 
 Verdict: TypeAlias = Literal["pending", "success", "failure", "retry", "resubmit"]
 Stage: TypeAlias = Literal["submit", "poll", "result"]
@@ -15,22 +14,31 @@ Matcher: TypeAlias = Literal["path", "pathAny", "pathAll", "status"]
 
 TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 
+_POLL: frozenset[Stage] = frozenset({"poll"})
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acceptor:
+
+class Acceptor(Part, frozen=True, kw_only=True):
     """One rule: a reply whose `argument` matches one of `expected` means `state`, in the stages `on`."""
 
-    state: Verdict
-    matcher: Matcher
-    argument: Expression
-    expected: tuple[Json, ...]
-    on: frozenset[str]
-    message: Expression | None
+    state: Annotated[Verdict, says("what it means: `resubmit` begins a new job, `retry` says nothing of the job")]
+    matcher: Annotated[
+        Matcher,
+        says("`path`: the argument; `pathAny`, `pathAll`: any, all of its values; `status`: the HTTP status"),
+    ] = "path"
+    argument: Annotated[Expression, says("what is compared; absent: `status` of the file")] = by_default(ABSENT)
+    expected: Annotated[Json, says("a value, or a list (any of): texts in any case; with `status` 404 or `2XX`")]
+    on: Annotated[frozenset[Stage], says("the stages whose replies it judges; without poll, submit is poll")] = _POLL
+    message: Annotated[Expression, says("the text of a failure, instead of `error` of the file")] = by_default(ABSENT)
+
+    @property
+    def any_of(self) -> list[Json]:
+        """The values, one of which is expected."""
+        return self.expected if isinstance(self.expected, list) else [self.expected]
 
     def matches(self, envelope: dict[str, Json]) -> bool:
         """Whether the reply in `envelope` is one that this acceptor means."""
         if self.matcher == "status":
-            return any(_is_status(envelope["statusCode"], expected) for expected in self.expected)
+            return any(_is_status(envelope["statusCode"], expected) for expected in self.any_of)
         found = self.argument.of(envelope)
         if self.matcher == "path":
             return self._expects(found)
@@ -45,28 +53,7 @@ class Acceptor:
         return is_about_status and self.matches({"statusCode": status})
 
     def _expects(self, found: Json) -> bool:
-        return any(_is_equal(found, expected) for expected in self.expected)
-
-
-def read_acceptor(reader: Reader, status: Expression) -> Acceptor:
-    """An acceptor of a provider file, about `status` unless it says otherwise; faults are noted in the reader."""
-    expected = reader.get("expected", object)
-    on = reader.texts("on", ["poll"])
-    for stage in on:
-        if stage not in ("submit", "poll", "result"):
-            reader.fault("on", f"{stage!r} is none of submit, poll, result")
-    acceptor = Acceptor(
-        state=reader.one_of("state", "pending", "success", "failure", "retry", "resubmit"),
-        matcher=reader.one_of("matcher", "path", "pathAny", "pathAll", "status", default="path"),
-        argument=reader.expression("argument") if "argument" in reader else status,
-        expected=tuple(expected) if isinstance(expected, list) else (expected,),
-        on=frozenset(on),
-        message=reader.expression("message") if "message" in reader else None,
-    )
-    if acceptor.matcher == "status" and "expected" in reader and not all(map(is_status, acceptor.expected)):
-        reader.fault("expected", "must be a status such as 404, a range such as 2XX, or a list of these")
-    reader.done()
-    return acceptor
+        return any(_is_equal(found, expected) for expected in self.any_of)
 
 
 def judge(

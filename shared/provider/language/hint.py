@@ -3,14 +3,13 @@
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from shared.codec import Json
 from shared.provider.language.expression import Expression
-from shared.provider.language.reader import Reader
+from shared.provider.language.part import Part, says
 
 _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 """Python's own reading takes `1_0` and the digits of other scripts as well."""
@@ -18,12 +17,11 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 Unit: TypeAlias = Literal["s", "ms", "epoch", "http-date"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hint:
-    """Where a reply carries a hint, and in which unit."""
+class Hint(Part, frozen=True):
+    """Where a reply says when to ask again, and in which unit."""
 
-    argument: Expression
-    unit: Unit
+    argument: Annotated[Expression, says("what finds the hint")]
+    unit: Annotated[Unit, says("what it is given in; `epoch`: an instant in seconds since 1970")] = "s"
 
 
 _BUILT_IN = (
@@ -32,16 +30,6 @@ _BUILT_IN = (
     Hint(argument=Expression('headers."retry-after"'), unit="s"),
     Hint(argument=Expression('headers."retry-after"'), unit="http-date"),
 )
-
-
-def read_hint(reader: Reader) -> Hint:
-    """A hint of a provider file; faults are noted in the reader."""
-    hint = Hint(
-        argument=reader.expression("argument"),
-        unit=reader.one_of("unit", "s", "ms", "epoch", "http-date", default="s"),
-    )
-    reader.done()
-    return hint
 
 
 def hinted_seconds(hints: Iterable[Hint], envelope: dict[str, Json], now: int) -> float | None:

@@ -1,184 +1,154 @@
-"""A provider file, read: how to submit and poll, which replies mean what, the pace, the credentials.
+"""A provider file: how to submit and poll, which replies mean what, the delays, the credentials.
 
-The language is described in docs/providers.md and by docs/provider.schema.json.
+The language is said here and in the modules beside this one, once: what editors, docs/providers.md and `check` know of
+it is made from these types and their descriptions.
 """
 
-from contextlib import suppress
-from dataclasses import dataclass
+import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Self, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
 
 from shared.codec import Json, loads
 from shared.errors import ProviderFileError
 from shared.limits import Limits
-from shared.provider.language.acceptor import Acceptor, read_acceptor
-from shared.provider.language.backoff import Backoff
+from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.expression import Expression
-from shared.provider.language.hint import Hint, read_hint
-from shared.provider.language.operation import Operation, read_operation
-from shared.provider.language.reader import Reader
-from shared.provider.language.security import Scheme, read_scheme
-from shared.provider.language.signature import Signature, read_signature
-from shared.provider.wire.origin import has_origin
+from shared.provider.language.faults import faults
+from shared.provider.language.limits import Allowance
+from shared.provider.language.operation import Operation
+from shared.provider.language.part import ABSENT, Part, Seconds, Url, by_default, made, says
+from shared.provider.language.polling import Polling
+from shared.provider.language.security import Scheme
+from shared.provider.language.signature import Callback
+
+STATUS, BODY, ERROR = Expression("body.status"), Expression("body"), Expression("body.error")
+FirstAnswer: TypeAlias = Annotated[float, Meta(ge=0, le=20)]
+Steps: TypeAlias = Operation | Annotated[tuple[Operation, ...], Meta(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """A whole provider file. Spans are seconds."""
+class Rules(Part, frozen=True, kw_only=True):
+    """How to ask one slow API: docs/providers.md explains it, `python -m local.provider check FILE` checks it."""
 
-    servers: tuple[str, ...]
-    security: tuple[Scheme, ...]
-    submit: tuple[Operation, ...]
-    poll: Operation | None
-    result: tuple[Operation, ...]
-    cancel: Operation | None
-    status: Expression
-    acceptors: tuple[Acceptor, ...]
-    data: Expression
-    partial: Expression
-    progress: Expression | None
-    error: Expression
-    backoff: Backoff
-    hints: tuple[Hint, ...]
-    max_wait_seconds: float
-    max_errors: int
-    max_resubmits: int
-    not_found_grace_seconds: float
-    freshness_seconds: float
-    freshness_failed_seconds: float
-    first_answer_seconds: float | None
-    limits: Limits
-    signature: Signature | None
+    schema: Annotated[str, says("leads editors to this schema: a URL, or a path from this file")] = field(
+        name="$schema", default=""
+    )
+    description: Annotated[str, says("for people")] = ""
+    servers: Annotated[
+        tuple[Url, ...],
+        Meta(min_length=1),
+        says("base URLs: the first is that of relative URLs; credentials and private addresses go with these alone"),
+    ]
+    security: Annotated[tuple[Scheme, ...], says("credentials; all of them are applied")] = ()
+    submit: Annotated[
+        Steps, says("begins the job; of several in order the next may use the `response`, and an error repeats all")
+    ]
+    poll: Annotated[Operation | UnsetType, says("asks after the job; absent: the last submit operation again")] = UNSET
+    result: Annotated[
+        Steps | UnsetType, says("sent in order after success, in the same attempt; data is read from the last reply")
+    ] = UNSET
+    cancel: Annotated[
+        Operation | UnsetType, says("sent once, best effort, when a task is cancelled or its time is over")
+    ] = UNSET
+    acceptors: Annotated[
+        tuple[Acceptor, ...],
+        Meta(min_length=1),
+        says("which replies mean what: the first that matches decides"),
+    ]
+    status: Annotated[Expression, says("what acceptors look at unless they say otherwise")] = by_default(STATUS)
+    data: Annotated[Expression, says("the data of a completed task")] = by_default(BODY)
+    partial: Annotated[
+        Expression,
+        says("what is known while the job runs; null keeps the last; absent: as data without a result"),
+    ] = by_default(ABSENT)
+    progress: Annotated[Expression, says("how far the job is, in the provider's own words")] = by_default(ABSENT)
+    error: Annotated[Expression, says("what the provider says of a failure")] = by_default(ERROR)
+    polling: Annotated[Polling, says("the delays, and when it is enough")] = Polling()
+    freshness: Annotated[Seconds, says("seconds during which completed data answers a new request")] = 3600
+    freshness_failed: Annotated[Seconds, says("seconds during which a failure answers a new request")] = 60
+    first_answer: Annotated[
+        FirstAnswer | UnsetType,
+        says("seconds that a new request waits for the submit; 0: not at all; absent: `FIRST_ANSWER_SECONDS`"),
+    ] = UNSET
+    allowance: Annotated[Allowance, says("what all workers together may ask of the provider")] = field(
+        name="limits", default=Allowance()
+    )
+    callback: Annotated[Callback, says("how the provider signs what it sends to `${callback.url}`")] = Callback()
+
+    def __post_init__(self) -> None:
+        """Put in what stands elsewhere in the file where an expression is absent."""
+        acceptors = (
+            msgspec.structs.replace(one, argument=self.status) if one.argument is ABSENT else one
+            for one in self.acceptors
+        )
+        msgspec.structs.force_setattr(self, "acceptors", tuple(acceptors))
+        if self.partial is ABSENT and not self.result:
+            msgspec.structs.force_setattr(self, "partial", self.data)
+
+    @property
+    def submit_steps(self) -> tuple[Operation, ...]:
+        """The operations that begin a job, in order."""
+        return self.submit if isinstance(self.submit, tuple) else (self.submit,)
+
+    @property
+    def result_steps(self) -> tuple[Operation, ...]:
+        """The operations that fetch what a job has made, in order."""
+        return self.result if isinstance(self.result, tuple) else (self.result,) if self.result else ()
+
+    def first_answer_seconds(self, usual: float) -> float:
+        """How long a new request may wait for the reply to the submit: as the file says, else as is `usual`."""
+        return usual if self.first_answer is UNSET else self.first_answer
+
+    @property
+    def limits(self) -> Limits:
+        """What all workers together may ask of the provider, as the queue counts."""
+        return self.allowance.limits()
 
     @property
     def calls_back(self) -> bool:
         """Whether the provider is told a URL to call back."""
-        return any(expression.refers_to("callback") for one in self.submit for _, expression in one.placed())
+        return any(expression.refers_to("callback") for one in self.submit_steps for _, expression in one.placed())
 
     @property
     def asks_again(self) -> Operation:
         """The operation that asks after a job: poll, or the last submit operation where the file has no poll."""
-        return self.poll or self.submit[-1]
-
-    def operations(self) -> list[tuple[str, Operation]]:
-        """Every operation, each with its place in the file."""
-        many = [("submit", self.submit), ("result", self.result)]
-        places = [
-            (f"$.{key}[{i}]" if len(few) > 1 else f"$.{key}", one) for key, few in many for i, one in enumerate(few)
-        ]
-        return places + [(f"$.{key}", one) for key, one in (("poll", self.poll), ("cancel", self.cancel)) if one]
+        return self.poll or self.submit_steps[-1]
 
     @classmethod
     def load(cls, path: Path, server: str | None = None) -> Self:
-        """The file at `path`, its first server replaced by `server`. Raises ProviderFileError for every fault."""
+        """The file at `path`, its first server replaced by `server`. Raises ProviderFileError for its first fault."""
         try:
             return cls.from_json(loads(path.read_bytes(), unique_keys=True), server)
-        except ProviderFileError as error:
-            raise ProviderFileError(*(f"{path.name}: {fault}" for fault in error.faults)) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ProviderFileError) as error:
             raise ProviderFileError(f"{path.name}: {error}") from error
 
     @classmethod
     def from_json(cls, value: Json, server: str | None = None) -> Self:
-        """The rules that a decoded file states. Raises ProviderFileError naming every faulty place."""
-        if not isinstance(value, dict):
-            raise ProviderFileError("$: must be an object")
-        top = Reader(value)
-        status, data = top.expression("status", "body.status"), top.expression("data", "body")
-        result = tuple(map(read_operation, top.one_or_many("result"))) if "result" in top else ()
-        rules = cls(
-            servers=_servers(top, server),
-            security=tuple(filter(None, map(read_scheme, top.readers("security", [])))),
-            submit=tuple(map(read_operation, top.one_or_many("submit"))),
-            poll=read_operation(top.reader("poll")) if "poll" in top else None,
-            result=result,
-            cancel=read_operation(top.reader("cancel")) if "cancel" in top else None,
-            status=status,
-            acceptors=tuple(read_acceptor(reader, status) for reader in top.readers("acceptors", least=1)),
-            data=data,
-            partial=top.expression("partial") if "partial" in top else Expression("null") if result else data,
-            progress=top.expression("progress") if "progress" in top else None,
-            error=top.expression("error", "body.error"),
-            **_polling(top.reader("polling", {})),
-            freshness_seconds=top.number("freshness", 3600),
-            freshness_failed_seconds=top.number("freshnessFailed", 60),
-            first_answer_seconds=top.number("firstAnswer", most=20) if "firstAnswer" in top else None,
-            limits=_limits(top.reader("limits", {})),
-            signature=read_signature(top.reader("callback", {})),
-        )
-        _read_the_rest(top)
-        if rules.submit:
-            _refuse_misplaced(top, rules)
-        if top.faults:
-            raise ProviderFileError(*top.faults)
+        """The rules that a decoded file states. Raises ProviderFileError for the first fault, with its location."""
+        value = served(value, server)
+        try:
+            rules = msgspec.convert(value, cls, dec_hook=made)
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character where a word is meant
+            raise ProviderFileError(_fault(str(error))) from error
+        for fault in faults(value):
+            raise ProviderFileError(fault)
         return rules
 
 
-def _servers(top: Reader, server: str | None) -> tuple[str, ...]:
-    servers = top.texts("servers", least=1)
-    if server:
-        servers[:1] = [server]
-    for i, url in enumerate(servers):
-        if not has_origin(url):
-            top.fault(f"servers[{i}]", "must be an absolute URL that begins with http:// or https://")
-    return tuple(servers)
+def served(file: Json, server: str | None) -> Json:
+    """The decoded file with `server` in place of its first, if there is one."""
+    match file:
+        case {"servers": [str(), *others]} if server:
+            return file | {"servers": [server, *others]}
+    return file
 
 
-def _polling(reader: Reader) -> dict[str, Any]:
-    min_delay = reader.number("minDelay", 2)
-    polling = {
-        "backoff": Backoff(
-            initial_delay=reader.number("initialDelay", min_delay),
-            min_delay=min_delay,
-            max_delay=reader.number("maxDelay", 120),
-            multiplier=reader.number("multiplier", 2, least=1),
-            jitter=reader.one_of("jitter", "full", "none", default="full"),
-        ),
-        "hints": tuple(map(read_hint, reader.readers("hints", []))),
-        "max_wait_seconds": reader.number("maxWaitTime", 86400, beyond=True),
-        "max_errors": reader.whole("maxErrors", 10),
-        "max_resubmits": reader.whole("maxResubmits", 1),
-        "not_found_grace_seconds": reader.number("notFoundGrace", 30),
-    }
-    reader.done()
-    return polling
-
-
-def _limits(reader: Reader) -> Limits:
-    """`rate` is so many requests in so many seconds, one at a time unless `burst` says how many may be saved up."""
-    rate_seconds, burst = None, 1
-    if "rate" in reader:
-        rate = reader.reader("rate")
-        requests = rate.whole("requests", least=1)
-        rate_seconds = rate.number("seconds", beyond=True) / max(requests, 1)
-        burst = rate.whole("burst", 1, least=1)
-        rate.done()
-    limits = Limits(
-        rate_seconds=rate_seconds,
-        burst=burst,
-        parallel=reader.whole("parallel", least=1) if "parallel" in reader else None,
-        open_jobs=reader.whole("openJobs", least=1) if "openJobs" in reader else None,
-    )
-    reader.done()
-    return limits
-
-
-def _read_the_rest(top: Reader) -> None:
-    for key in ("$schema", "description"):
-        top.get(key, str, "")
-    top.done()
-
-
-def _refuse_misplaced(top: Reader, rules: Rules) -> None:
-    """What cannot work where it stands: the reply before an operation that has none, a link that is no result."""
-    alone = {id(one) for one in (rules.submit[0], rules.asks_again, rules.cancel)}
-    for place, operation in rules.operations():
-        if operation.decode == "url" and not place.startswith("$.result"):
-            top.faults.append(f"{place}.decode: url is for result operations: it sends no request")
-        with suppress(ProviderFileError):  # a placeholder that is not JMESPath, which the reader has said
-            for part, expression in operation.placed():
-                if id(operation) in alone and expression.refers_to("response"):
-                    reason = "uses response, but no answer goes before it; keep what it needs in outputs"
-                    top.faults.append(f"{place}.{part}: ${{{expression.text}}} {reason}")
-                if expression.refers_to("callback") and not place.startswith("$.submit"):
-                    top.faults.append(f"{place}.{part}: ${{{expression.text}}} uses callback, which is for submit")
+def _fault(said: str) -> str:
+    """A fault as msgspec says it, its location first."""
+    reason, _, location = said.partition(" - at `")
+    location = location.removesuffix("`") or "$"
+    if named := re.fullmatch("Object (missing required|contains unknown) field `(.*)`", reason):
+        return f"{location}.{named[2]}: is {'missing' if named[1].startswith('missing') else 'not known'}"
+    return f"{location}: {reason}"

@@ -1,87 +1,40 @@
 """Security schemes: which credentials a provider wants, and where they go. Secrets are named, never written down."""
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from shared.codec import Json
-from shared.provider.language.reader import Reader
-from shared.provider.wire.origin import has_origin
+from msgspec import field
 
+from shared.provider.language.part import Part, Reference, Url, says
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Http:
-    """HTTP's own schemes: `bearer TOKEN`, or `basic` with a secret `user:password`."""
-
-    scheme: Literal["bearer", "basic"]
-    secret: str
+_SECRET = says("a reference, never the secret")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
-    """A key in a header or the query, `prefix` before it."""
+class Http(Part, frozen=True, tag_field="type", tag="http"):
+    """HTTP's own schemes: a bearer token, or user and password."""
 
-    place: Literal["header", "query"]
-    name: str
-    prefix: str
-    secret: str
+    scheme: Annotated[Literal["bearer", "basic"], says("`bearer`, or `basic` with a secret `user:password`")]
+    secret: Annotated[Reference, _SECRET]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuth2:
-    """OAuth 2.0 client credentials (RFC 6749, 4.4)."""
+class ApiKey(Part, frozen=True, kw_only=True, tag_field="type", tag="apiKey"):
+    """A key in a header or in the query."""
 
-    token_url: str
-    scopes: tuple[str, ...]
-    client_id: str
-    client_secret: str
-    client_auth: Literal["basic", "post"]
-    params: dict[str, Json]
+    where: Annotated[Literal["header", "query"], says("where the key goes")] = field(name="in")
+    name: Annotated[str, says("of the header, or in the query")]
+    prefix: Annotated[str, says("put before the key, such as `Key ` with its space")] = ""
+    secret: Annotated[Reference, _SECRET]
+
+
+class OAuth2(Part, frozen=True, kw_only=True, tag_field="type", tag="oauth2"):
+    """OAuth 2.0 client credentials (RFC 6749, 4.4): a token is fetched, kept, and renewed once in a row on a 401."""
+
+    flow: Annotated[Literal["clientCredentials"], says("the one that there is")] = "clientCredentials"
+    token_url: Annotated[Url, says("absolute; its origin alone gets the client's secret")]
+    scopes: Annotated[tuple[str, ...], says("what the token is to allow")] = ()
+    client_id: Annotated[str, says("a value, not a reference")]
+    client_secret: Annotated[Reference, _SECRET]
+    client_auth: Annotated[Literal["basic", "post"], says("`basic`: in a header; `post`: in the form")] = "basic"
+    params: Annotated[dict[str, Any], says("further fields of the token request")] = field(default_factory=dict)
 
 
 Scheme: TypeAlias = Http | ApiKey | OAuth2
-
-
-def read_scheme(reader: Reader) -> Scheme | None:
-    """One entry of `security`; None for one that cannot be read, or is not supported."""
-    kind = reader.one_of("type", "http", "apiKey", "oauth2", "sigv4")
-    match kind:
-        case "http":
-            scheme: Scheme = Http(scheme=reader.one_of("scheme", "bearer", "basic"), secret=reader.reference("secret"))
-        case "apiKey":
-            scheme = _api_key(reader)
-        case "oauth2":
-            scheme = _oauth2(reader)
-        case "sigv4":
-            reader.fault("type", "sigv4 is not supported: nothing here signs requests")
-            return None
-        case _:
-            return None
-    reader.done()
-    return scheme
-
-
-def _api_key(reader: Reader) -> ApiKey:
-    place = reader.one_of("in", "header", "query", "cookie")
-    if place == "cookie":
-        reader.fault("in", "cookie is not supported: no cookie is kept between tasks")
-    return ApiKey(
-        place=place,
-        name=reader.get("name", str),
-        prefix=reader.get("prefix", str, ""),
-        secret=reader.reference("secret"),
-    )
-
-
-def _oauth2(reader: Reader) -> OAuth2:
-    reader.one_of("flow", "clientCredentials", default="clientCredentials")
-    token_url: str = reader.get("tokenUrl", str)
-    if isinstance(reader.value.get("tokenUrl"), str) and not has_origin(token_url):
-        reader.fault("tokenUrl", "must be an absolute http or https URL")
-    return OAuth2(
-        token_url=token_url,
-        scopes=tuple(reader.texts("scopes", [])),
-        client_id=reader.get("clientId", str),
-        client_secret=reader.reference("clientSecret"),
-        client_auth=reader.one_of("clientAuth", "basic", "post", default="basic"),
-        params=reader.get("params", dict, {}),
-    )

@@ -3,21 +3,23 @@
 import base64
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
-from shared.provider.language.reader import Reader
+from msgspec import UNSET, UnsetType
+
+from shared.provider.language.part import Part, Reference, says
+
+Algorithm: TypeAlias = Literal["hmac-sha256", "hmac-sha1", "hmac-sha512"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
-    """The header that holds the signature, `prefix` before it; `secret` is a reference."""
+class Signature(Part, frozen=True):
+    """A keyed digest of the body's bytes, in a header."""
 
-    header: str
-    secret: str
-    algorithm: Literal["hmac-sha256", "hmac-sha1", "hmac-sha512"]
-    encoding: Literal["hex", "base64"]
-    prefix: str
+    header: Annotated[str, says("which header holds it, in any case")]
+    secret: Annotated[Reference, says("a reference to the key, never the key")]
+    algorithm: Annotated[Algorithm, says("the digest, over the bytes of the body")] = "hmac-sha256"
+    encoding: Annotated[Literal["hex", "base64"], says("how the digest is written")] = "hex"
+    prefix: Annotated[str, says("what stands before it, such as `sha256=`")] = ""
 
     def fits(self, headers: Mapping[str, str], body: bytes, key: str) -> bool:
         """Whether the headers, their names in lower case, hold the signature that `key` gives to just these bytes."""
@@ -33,18 +35,7 @@ class Signature:
         return hmac.compare_digest(given.encode(errors="replace"), expected)
 
 
-def read_signature(callback: Reader) -> Signature | None:
-    """The signature that the `callback` of a provider file tells of; None: it tells of none, payloads are hints."""
-    signature = None
-    if "signature" in callback:
-        reader = callback.reader("signature")
-        signature = Signature(
-            header=reader.get("header", str),
-            secret=reader.reference("secret"),
-            algorithm=reader.one_of("algorithm", "hmac-sha256", "hmac-sha1", "hmac-sha512", default="hmac-sha256"),
-            encoding=reader.one_of("encoding", "hex", "base64", default="hex"),
-            prefix=reader.get("prefix", str, ""),
-        )
-        reader.done()
-    callback.done()
-    return signature
+class Callback(Part, frozen=True):
+    """What the provider sends to `${callback.url}`, which a submit tells it."""
+
+    signature: Annotated[Signature | UnsetType, says("absent: no payload is believed, its task is due at once")] = UNSET

@@ -23,17 +23,17 @@ def test_a_faulty_file_names_file_place_and_reason_of_every_fault(write: Write, 
     )
     assert call("check", path) == 1
     assert call.lines == [
-        f"{path}: $.data: must be a text",
-        f"{path}: $.submit.method: must be one of GET, POST, PUT, PATCH, DELETE",
         (
-            f"{path}: $.submit.heders: is not known; there are body, contentType, decode, headers, method, next, "
-            "optional, outputs, query, timeout, url"
+            f"{path}: $.submit.heders: is not known; did you mean headers? There are body, contentType, decode, "
+            "headers, method, next, optional, outputs, query, repeatable, timeout, url"
         ),
-        call.lines[3],
+        f"{path}: $.submit.method: must be one of DELETE, GET, PATCH, POST, PUT",
         (
-            f"{path}: $.poll.url: ${{response.body.id}} uses response, but no answer goes before it; "
+            f"{path}: $.poll.url: ${{response.body.id}} uses response, but no reply goes before it; "
             "keep what it needs in outputs"
         ),
+        call.lines[3],
+        f"{path}: $.data: must be a text",
         f"{path}: 5 faults",
     ]
     assert call.lines[3].startswith(f"{path}: $.acceptors[0].argument: 'body..x' is not JMESPath: ")
@@ -68,7 +68,7 @@ def test_a_faulty_file_names_file_place_and_reason_of_every_fault(write: Write, 
             "$.poll.body: ${callback.url} uses callback, which is for submit",
         ),
         ({"submit": {"url": "/jobs/${response.body.id}"}}, "$.submit.url: ${response.body.id} uses response"),
-        ({"limits": {"parallel": 0}}, "$.limits.parallel: must be a number from 1"),
+        ({"limits": {"parallel": 0}}, "$.limits.parallel: must be a whole number from 1"),
         ({"limits": {"rate": {"requests": 5}}}, "$.limits.rate.seconds: is missing"),
         ({"limits": {"opneJobs": 5}}, "$.limits.opneJobs: is not known"),
         ({"callback": {"signature": {}}}, "$.callback.signature"),
@@ -81,7 +81,7 @@ def test_a_faulty_file_names_file_place_and_reason_of_every_fault(write: Write, 
         ({"security": JOB["security"] * 2}, "$.security: authorization is set twice"),
         (
             {"security": [{"type": "oauth2", "tokenUrl": "/token", "clientId": "me", "clientSecret": "env:A"}]},
-            "$.security[0].tokenUrl: must be an absolute http or https URL",
+            "$.security[0].tokenUrl: must be an absolute URL that begins with http:// or https://",
         ),
         (
             {"acceptors": [{"state": "success", "matcher": "status", "expected": "ok"}]},
@@ -92,6 +92,70 @@ def test_a_faulty_file_names_file_place_and_reason_of_every_fault(write: Write, 
 def test_check_knows_what_a_schema_cannot_say(write: Write, call: Call, changes: Json, fault: str) -> None:
     assert call("check", write(**changes)) == 1
     assert fault in call.text
+
+
+@pytest.mark.parametrize("part", ["url", "headers", "query", "body"])
+@pytest.mark.parametrize("braces", ["{id}", "{{id}}", "{{ input.id }}", "{job-id}"])
+def test_a_placeholder_as_others_write_it_is_a_fault(write: Write, call: Call, part: str, braces: str) -> None:
+    value = {"url": f"/jobs/{braces}", "headers": {"X-Id": braces}, "query": {"id": f"a{braces}"}, "body": [braces]}
+    assert call("check", write(poll=JOB["poll"] | {part: value[part]})) == 1
+    assert f"$.poll.{part}: {braces} is sent as it is; ${{…}} is meant" in call.text
+
+
+@pytest.mark.parametrize(
+    "body", ["query { user { id } }", "{user{id}}", '{"a": 1}', "${'{id}'}", "${input.{id: a}}", "${ {id: input.a} }"]
+)
+def test_other_braces_are_no_fault(write: Write, call: Call, body: str) -> None:
+    assert call("check", write(poll=JOB["poll"] | {"body": body, "method": "POST"})) == 0
+
+
+@pytest.mark.parametrize(
+    ("acceptor", "said"),
+    [
+        ({"expected": "2XX"}, "2XX is compared with body.status"),
+        ({"expected": ["done", "4xx"], "matcher": "pathAny"}, "4xx is compared with body.status"),
+        (
+            {"expected": 404},
+            "404 is compared with body.status (if that is meant, say so in argument); an HTTP status is",
+        ),
+        ({"expected": "200"}, 'compared with "matcher": "status"'),
+        ({"expected": "2XX", "argument": "statusCode"}, "2XX is compared with what statusCode finds"),
+    ],
+)
+def test_an_http_status_without_its_matcher_is_a_fault(write: Write, call: Call, acceptor: Json, said: str) -> None:
+    assert call("check", write(acceptors=[*JOB["acceptors"], {"state": "failure"} | acceptor])) == 1
+    assert "$.acceptors[2].expected: " in call.text
+    assert said in call.text
+
+
+@pytest.mark.parametrize(
+    "acceptor",
+    [
+        {"expected": 200, "argument": "body.status"},
+        {"expected": 404, "argument": "statusCode"},
+        {"expected": "2XX", "matcher": "status"},
+        {"expected": 1},
+        {"expected": 1000},
+        {"expected": True},
+    ],
+)
+def test_a_number_that_is_said_to_stand_in_the_body_is_none(write: Write, call: Call, acceptor: Json) -> None:
+    assert call("check", write(acceptors=[*JOB["acceptors"], {"state": "failure"} | acceptor])) == 0
+
+
+def test_a_value_without_backticks_is_a_fault_that_says_so(write: Write, call: Call) -> None:
+    rule = {"state": "success", "argument": "body.done == true", "expected": True}
+    assert call("check", write(acceptors=[rule])) == 1
+    assert (
+        "$.acceptors[0].argument: body.done == true reads a field 'true'; the value needs backticks: `true`"
+        in call.text
+    )
+
+
+def test_a_secret_in_the_file_is_a_fault_that_does_not_show_it(write: Write, call: Call) -> None:
+    assert call("check", write(security=[JOB["security"][0] | {"secret": "s3cr3t"}])) == 1
+    assert "$.security[0].secret: must be a reference" in call.text
+    assert "s3cr3t" not in call.text
 
 
 def test_a_result_may_read_what_an_earlier_result_operation_set(write: Write, call: Call) -> None:

@@ -35,5 +35,5 @@ def test_the_local_stack_serves_files_of_a_directory_beside_the_shipped_ones(rep
         stack.tick()
         with urllib.request.urlopen(f"{stack.url}/tasks/report/a") as answer:
             assert json.load(answer)["data"] == [1]
-    assert "broken.json: $.servers: must be a list" in log.getvalue()
+    assert "broken.json: $.servers: Expected `array`, got `int`" in log.getvalue()
     assert "report.vectors" not in log.getvalue()

@@ -22,7 +22,37 @@ def test_a_submit_without_an_idempotency_key_is_a_warning_that_knows_first_answe
     assert "(it is 12 s)" in call.warnings[0]
     call("check", write(submit=keyless | {"method": "PUT"}))
     assert call.warnings == []
-    call("check", write(submit=keyless, poll=None))
+    call("check", write(submit=keyless | {"repeatable": True}))
+    assert call.warnings == []
+
+
+def test_a_post_that_is_sent_again_as_poll_without_an_idempotency_key_is_a_warning(write: Write, call: Call) -> None:
+    keyless = {"method": "POST", "url": "/jobs"}
+    assert call("check", write(submit=keyless, poll=None)) == 0
+    assert call.warnings[0].startswith("$.submit carries no idempotency key (${task.id}), and without poll it is sent")
+    for safe in (
+        {"repeatable": True},
+        {"method": "GET"},
+        {"method": "PUT"},
+        {"headers": {"Idempotency-Key": "${task.id}"}},
+    ):
+        call("check", write(submit=keyless | safe, poll=None))
+        assert call.warnings == []
+    call("check", write(submit=[keyless | {"repeatable": True}, keyless], poll=None))
+    assert call.warnings[0].startswith("$.submit carries no idempotency key")
+
+
+def test_a_callback_that_the_settings_do_not_allow_is_a_warning_that_names_them(
+    write: Write, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALLBACK_URL", "https://api.example.com")
+    monkeypatch.delenv("CALLBACK_SECRET", raising=False)
+    call("check", write(submit=HOOKED))
+    (warning,) = call.warnings
+    assert "${callback.url} needs CALLBACK_URL and CALLBACK_SECRET in the deployment" in warning
+    assert "here CALLBACK_SECRET is not set" in warning
+    monkeypatch.setenv("CALLBACK_SECRET", "ssm:/callback")
+    call("check", write(submit=HOOKED))
     assert call.warnings == []
 
 
@@ -30,6 +60,7 @@ def test_a_submit_without_an_idempotency_key_is_a_warning_that_knows_first_answe
     ("changes", "warning"),
     [
         ({"acceptors": [{"state": "pending", "expected": "x"}]}, "$.acceptors: none means success"),
+        ({"poll": JOB["poll"] | {"repeatable": True}}, "$.poll.repeatable plays no part: it is for submit"),
         (
             {"acceptors": [*JOB["acceptors"], {"state": "failure", "expected": "x", "on": ["result"]}]},
             "$.acceptors[2] never applies: there is no result",

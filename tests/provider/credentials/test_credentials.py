@@ -16,6 +16,7 @@ from shared import aws
 from shared.errors import TransportError
 from shared.outcome import Completed, Failed, Retry
 from shared.provider.credentials.credentials import EXPIRY_MARGIN_SECONDS, Attached, Credentials
+from shared.provider.language.part import Reference
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
 from shared.provider.wire.transport import Transport
@@ -94,26 +95,28 @@ class TokenSite(Site):
 
 
 def test_a_bearer_secret_goes_into_the_authorization_header() -> None:
-    assert attached(Http(scheme="bearer", secret="env:SECRET")) == Attached({"Authorization": f"Bearer {MARKER}"})
+    assert attached(Http(scheme="bearer", secret=Reference("env:SECRET"))) == Attached(
+        {"Authorization": f"Bearer {MARKER}"}
+    )
 
 
 def test_a_basic_secret_is_encoded_as_utf8() -> None:
-    found = attached(Http(scheme="basic", secret="env:SECRET"), "us:pä€s")
+    found = attached(Http(scheme="basic", secret=Reference("env:SECRET")), "us:pä€s")
     assert found == Attached({"Authorization": "Basic " + base64.b64encode("us:pä€s".encode()).decode()})
 
 
 @pytest.mark.parametrize("place", ["header", "query"])
 def test_a_key_goes_where_the_file_says_with_its_prefix(place: Any) -> None:
-    found = attached(ApiKey(place=place, name="X-Key", prefix="Token ", secret="env:SECRET"))
+    found = attached(ApiKey(where=place, name="X-Key", prefix="Token ", secret=Reference("env:SECRET")))
     sent = {"X-Key": f"Token {MARKER}"}
     assert found == (Attached(headers=sent) if place == "header" else Attached(query=sent))
 
 
 def test_all_schemes_of_a_file_are_applied() -> None:
     schemes: list[Scheme] = [
-        Http(scheme="bearer", secret="env:A"),
-        ApiKey(place="header", name="X-Key", prefix="", secret="env:B"),
-        ApiKey(place="query", name="key", prefix="", secret="env:C"),
+        Http(scheme="bearer", secret=Reference("env:A")),
+        ApiKey(where="header", name="X-Key", prefix="", secret=Reference("env:B")),
+        ApiKey(where="query", name="key", prefix="", secret=Reference("env:C")),
     ]
     secrets = Secrets({"env:A": "a", "env:B": "b", "env:C": "c"})
     found = Credentials(schemes, secrets, Transport(1)).attach(20)
@@ -121,10 +124,10 @@ def test_all_schemes_of_a_file_are_applied() -> None:
 
 
 SCHEMES: list[Scheme] = [
-    Http(scheme="bearer", secret="env:SECRET"),
-    Http(scheme="basic", secret="env:SECRET"),
-    ApiKey(place="header", name="X-Key", prefix="", secret="env:SECRET"),
-    ApiKey(place="query", name="key", prefix="", secret="env:SECRET"),
+    Http(scheme="bearer", secret=Reference("env:SECRET")),
+    Http(scheme="basic", secret=Reference("env:SECRET")),
+    ApiKey(where="header", name="X-Key", prefix="", secret=Reference("env:SECRET")),
+    ApiKey(where="query", name="key", prefix="", secret=Reference("env:SECRET")),
     oauth("http://127.0.0.1:1/token"),
 ]
 

@@ -20,9 +20,8 @@ def acceptor(expected: Any, **parts: Any) -> Acceptor:
         "state": "success",
         "matcher": "path",
         "argument": Expression("body.status"),
-        "expected": tuple(expected) if isinstance(expected, list) else (expected,),
+        "expected": expected,
         "on": frozenset({"poll"}),
-        "message": None,
     }
     return Acceptor(**(simplest | parts))
 

@@ -1,7 +1,8 @@
-"""The schema that editors and `check` use, and the rules that production reads: one language."""
+"""The schema that editors and `check` use, and the types that production reads: one language."""
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,11 +13,15 @@ import pytest
 
 from local import ROOT
 from local.provider.replay import conversations
+from local.provider.schema import schema
+from local.provider.violations import violations
 from shared.errors import ProviderFileError
+from shared.provider.language import faults as crossed
+from shared.provider.language.part import Part
 from shared.provider.language.rules import Rules
 
 SCHEMA_FILE = ROOT / "docs/provider.schema.json"
-SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+SCHEMA = schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 SHIPPED = sorted((ROOT / "shared/providers").glob("*.json"))
 
@@ -49,6 +54,7 @@ EVERYTHING: Json = {
             "headers": {"Idempotency-Key": "${task.id}"},
             "body": {"c": ["${input}"], "webhook": "${callback.url}"},
             "contentType": "application/json",
+            "repeatable": True,
             "outputs": {"id": "body.id"},
             "decode": "json",
             "timeout": 5,
@@ -99,14 +105,13 @@ WRONG: tuple[Json, ...] = (
 BEYOND_A_SCHEMA = (
     "is not JMESPath",
     "must be a reference",
-    "is not supported",
     "must be an absolute",
     "uses response",
     "must be a status",
     "url is for result",
     "outputs, task, callback and response",
 )
-"""What only the rules refuse: a schema cannot say it."""
+"""What only the types and the cross-checks refuse: a schema without formats cannot say it."""
 
 
 def places(value: Json, place: Path_ = ()) -> Iterator[Path_]:
@@ -146,13 +151,18 @@ def variants() -> Iterator[tuple[str, Json]]:
     yield "another key", EVERYTHING | {"another": 1}
 
 
-def faults(file: Json) -> tuple[str, ...]:
-    """What the rules say."""
+def fault(file: Json) -> str | None:
+    """The first that production finds."""
     try:
         Rules.from_json(file)
     except ProviderFileError as error:
-        return error.faults
-    return ()
+        return str(error)
+    return None
+
+
+def told(file: Json) -> list[str]:
+    """All that `check` finds where production finds one."""
+    return [*violations(file), *crossed.faults(file)]
 
 
 def test_the_schema_is_one() -> None:
@@ -161,36 +171,82 @@ def test_the_schema_is_one() -> None:
 
 def test_the_file_with_everything_is_sound() -> None:
     assert VALIDATOR.is_valid(EVERYTHING)
-    assert faults(EVERYTHING) == ()
+    assert (fault(EVERYTHING), told(EVERYTHING)) == (None, [])
+
+
+PARTS = [("Rules", SCHEMA), *SCHEMA["$defs"].items()]
 
 
 def test_the_file_with_everything_leaves_nothing_out() -> None:
-    definitions = SCHEMA["$defs"]
     said = {str(key) for place in places(EVERYTHING) for key in place}
-    language = set(SCHEMA["properties"]) | set(definitions["Callback"]["properties"]["signature"]["properties"])
-    for name in ("Operation", "Acceptor", "Polling", "Limits"):
-        language |= set(definitions[name]["properties"])
-    for scheme in definitions["SecurityScheme"]["oneOf"][:3]:
-        language |= set(scheme["properties"])
-    assert language - said == set()
+    assert {key for _, part in PARTS for key in part["properties"]} - said == set()
+
+
+def test_every_part_and_every_property_says_what_it_means() -> None:
+    assert {name for name, _ in PARTS} == {part.__name__ for part in Part.__subclasses__()}
+    assert [name for name, part in PARTS if not part["description"]] == []
+    silent = [f"{name}.{key}" for name, part in PARTS for key, one in part["properties"].items()
+              if not one.get("description")]  # fmt: skip
+    assert silent == []
+
+
+def test_the_schema_needs_no_network_and_works_wherever_the_file_is() -> None:
+    assert SCHEMA["$id"].startswith("urn:")
+    references = re.findall(r'"\$ref": "([^"]*)"', json.dumps(SCHEMA))
+    assert references
+    assert all(reference.startswith("#/$defs/") for reference in references)
+
+
+def test_a_default_is_offered_where_there_is_one() -> None:
+    operation, acceptor = SCHEMA["$defs"]["Operation"]["properties"], SCHEMA["$defs"]["Acceptor"]["properties"]
+    assert (SCHEMA["properties"]["status"]["default"], operation["timeout"]["default"]) == ("body.status", 20)
+    assert acceptor["on"]["default"] == ["poll"]
+    assert [key for key in ("argument", "message") if "default" in acceptor[key]] == []
+    assert SCHEMA["$defs"]["Polling"]["properties"]["maxErrors"]["type"] == "integer"
+
+
+@pytest.mark.parametrize("word", ["sigv4", "cookie"])
+def test_what_is_refused_is_not_offered(word: str) -> None:
+    assert f'"{word}"' not in json.dumps(SCHEMA)
 
 
 @cache
-def verdicts() -> list[tuple[str, bool, tuple[str, ...]]]:
+def verdicts() -> list[tuple[str, bool, str | None]]:
     """What both say of every variant."""
-    return [(what, VALIDATOR.is_valid(file), faults(file)) for what, file in variants()]
+    return [(what, VALIDATOR.is_valid(file), fault(file)) for what, file in variants()]
 
 
-def test_what_the_schema_refuses_the_rules_refuse() -> None:
-    assert [what for what, valid, faults in verdicts() if not valid and not faults] == []
+def test_what_the_schema_refuses_production_refuses() -> None:
+    assert [what for what, valid, fault in verdicts() if not valid and not fault] == []
 
 
-def test_what_the_schema_accepts_the_rules_accept_but_for_what_it_cannot_say() -> None:
-    strict = [(what, fault) for what, valid, faults in verdicts() if valid for fault in faults]
+def test_what_the_schema_accepts_production_accepts_but_for_what_a_schema_cannot_say() -> None:
+    strict = [(what, fault) for what, valid, fault in verdicts() if valid and fault]
     assert [one for one in strict if not any(word in one[1] for word in BEYOND_A_SCHEMA)] == []
 
 
-def test_the_rules_say_every_fault_at_once_each_with_its_place() -> None:
+def test_check_finds_faults_where_production_does_and_nowhere_else() -> None:
+    samples = list(variants())[::7]
+    assert [what for what, file in samples if bool(told(file)) != bool(fault(file))] == []
+
+
+@pytest.mark.parametrize("value", [3.0, 1e20, 10**30, 0, -0.0])
+def test_a_whole_number_is_whole_however_it_is_written(value: float) -> None:
+    assert told(changed(("polling", "maxErrors"), value)) == []
+    assert fault(changed(("polling", "maxErrors"), value)) is None
+
+
+@pytest.mark.parametrize("value", [1e301, 10**400, True, "1", None, -1])
+def test_a_number_that_is_none_is_a_fault(value: Any) -> None:
+    assert str(fault(changed(("polling", "minDelay"), value))).startswith("$.polling.minDelay: ")
+
+
+@pytest.mark.parametrize("place", [("submit", 0, "method"), ("security", 0, "type"), ("acceptors", 0, "state")])
+def test_half_a_character_is_a_fault_and_breaks_nothing(place: Path_) -> None:
+    assert fault(changed(place, "\ud800"))
+
+
+def test_check_says_every_fault_at_once_each_with_its_place_and_production_the_first() -> None:
     file = EVERYTHING | {
         "servers": ["ftp://x"],
         "submit": {"url": 5, "method": "FETCH", "retries": 3, "body": "${inptu.x}"},
@@ -199,10 +255,12 @@ def test_the_rules_say_every_fault_at_once_each_with_its_place() -> None:
         "polling": {"minDelay": -1, "maxErrors": 1.5, "every": 5},
         "firstAnswer": 25,
     }
-    assert [fault.partition(": ")[0] for fault in faults(file)] == [
-        "$.servers[0]", "$.submit.method", "$.submit.url", "$.submit.retries", "$.submit.body",
-        "$.poll.outputs.id", "$.acceptors[0].expected", "$.acceptors[0].state",
-        "$.polling.minDelay", "$.polling.maxErrors", "$.polling.every", "$.firstAnswer", "$.poll.url",
+    said = told(file)
+    assert str(fault(file)).startswith("$.servers[0]: must be an absolute URL")
+    assert sorted(fault.partition(": ")[0] for fault in said) == [
+        "$.acceptors[0].expected", "$.acceptors[0].state", "$.firstAnswer", "$.poll.outputs.id", "$.poll.url",
+        "$.polling.every", "$.polling.maxErrors", "$.polling.minDelay", "$.servers[0]",
+        "$.submit.body", "$.submit.method", "$.submit.retries", "$.submit.url",
     ]  # fmt: skip
     assert {
         "$.submit.url: must be a text",
@@ -212,16 +270,49 @@ def test_the_rules_say_every_fault_at_once_each_with_its_place() -> None:
         ),
         "$.submit.body: ${inptu.x} reads 'inptu'; there are input (input.inptu?), outputs, task, callback and response",
         "$.acceptors[0].expected: is missing",
-        "$.acceptors[0].state: must be one of pending, success, failure, retry, resubmit",
+        "$.acceptors[0].state: must be one of failure, pending, resubmit, retry, success",
         "$.polling.minDelay: must be a number from 0",
         "$.polling.maxErrors: must be a whole number",
         "$.firstAnswer: must be a number from 0 up to 20",
-        "$.poll.url: ${response.body.id} uses response, but no answer goes before it; keep what it needs in outputs",
-    } <= set(faults(file))
+        "$.poll.url: ${response.body.id} uses response, but no reply goes before it; keep what it needs in outputs",
+    } <= set(said)
 
 
 @pytest.mark.parametrize(
-    ("part", "fault"),
+    ("file", "said"),
+    [
+        ({"server": ["https://a.example"]}, "$.server: is not known; did you mean servers? There are $schema, "),
+        (EVERYTHING | {"polling": {"min_delay": 1}}, "$.polling.min_delay: is not known; did you mean minDelay?"),
+        (changed(("acceptors", 0, "state"), "sucess"), "; did you mean success?"),
+        (changed(("security", 0, "scheme"), "Bearer"), "must be one of basic, bearer; did you mean bearer?"),
+        (changed(("security",), {}), "$.security: must be a list"),
+        (changed(("submit",), 5), "$.submit: must be an object or a list of objects"),
+        (changed(("submit",), []), "$.submit: must not be empty"),
+        (changed(("submit", 0), 5), "$.submit[0]: must be an object"),
+        (changed(("result", "body"), "${input.a == true}"), "reads a field 'true'; the value needs backticks: `true`"),
+    ],
+    ids=str,
+)
+def test_check_says_what_was_perhaps_meant(file: Json, said: str) -> None:
+    assert any(said in fault for fault in told(file)), told(file)
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ({}, "$.servers: is missing"),
+        (EVERYTHING | {"server": 1}, "$.server: is not known"),
+        (changed(("polling", "minDelay"), -1), "$.polling.minDelay: Expected `float` >= 0.0"),
+        (changed(("submit", 0, "outputs", "id"), "a..b"), "$.submit[0].outputs[...]: 'a..b' is not JMESPath"),
+    ],
+    ids=str,
+)
+def test_production_says_where_the_fault_is(file: Json, said: str) -> None:
+    assert str(fault(file)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
     [
         (
             {"poll": {"url": "/a/${outputs.id}", "query": {"c": "${callback.url}"}}},
@@ -232,9 +323,9 @@ def test_the_rules_say_every_fault_at_once_each_with_its_place() -> None:
         ({"callback": {"signature": {"header": "X", "secret": "a value"}}}, "must be a reference"),
     ],
 )
-def test_what_cannot_be_said_of_callbacks_is_refused_clearly(part: Json, fault: str) -> None:
-    (said,) = faults(EVERYTHING | part)
-    assert fault in said
+def test_what_cannot_be_said_of_callbacks_is_refused_clearly(part: Json, reason: str) -> None:
+    (said,) = told(EVERYTHING | part)
+    assert reason in said
 
 
 @pytest.mark.parametrize(
@@ -249,14 +340,15 @@ def test_what_cannot_be_said_of_callbacks_is_refused_clearly(part: Json, fault: 
 )
 def test_schemes_without_support_are_refused_clearly(scheme: Json, reason: str) -> None:
     file = EVERYTHING | {"security": [scheme]}
-    assert VALIDATOR.is_valid(file)
-    assert faults(file)[0].startswith(reason)
+    (said,) = told(file)
+    assert said.startswith(reason)
+    assert fault(file)
 
 
 def test_every_config_of_a_conversation_is_sound_in_both_eyes() -> None:
     for one in conversations(ROOT / "tests/conversations"):
         assert VALIDATOR.is_valid(one.vector["config"]), one.id
-        assert faults(one.vector["config"]) == (), one.id
+        assert (fault(one.vector["config"]), told(one.vector["config"])) == (None, []), one.id
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)

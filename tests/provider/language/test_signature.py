@@ -16,8 +16,8 @@ KEY, BODY = "a key", b'{"status": "completed"} \xff'
 
 def signature(**said: Any) -> Signature:
     file = rules("http://a.example", callback={"signature": {"header": "X-Signature", "secret": "env:KEY"} | said})
-    assert file.signature
-    return file.signature
+    assert file.callback.signature
+    return file.callback.signature
 
 
 def digest(algorithm: str = "sha256") -> bytes:
@@ -69,5 +69,5 @@ def test_another_body_or_another_key_does_not_fit() -> None:
 
 def test_a_file_need_not_speak_of_signatures() -> None:
     simplest: Rules = rules("http://a.example")
-    assert simplest.signature is None
-    assert rules("http://a.example", callback={}).signature is None
+    assert not simplest.callback.signature
+    assert not rules("http://a.example", callback={}).callback.signature

@@ -1,12 +1,12 @@
-"""The pace: exponential, capped, jittered, never below its floor."""
+"""The delays: exponential, capped, jittered, never below its floor."""
 
 from random import Random
 
 import pytest
 
-from shared.provider.language.backoff import Backoff
+from shared.provider.language.polling import Polling
 
-STEADY = Backoff(initial_delay=5, min_delay=2, max_delay=100, multiplier=3, jitter="none")
+STEADY = Polling(initial_delay=5, min_delay=2, max_delay=100, multiplier=3, jitter="none")
 
 
 def test_without_jitter_the_delay_grows_by_the_multiplier_up_to_its_cap() -> None:
@@ -21,12 +21,12 @@ def test_the_first_pending_answer_is_followed_by_the_initial_delay_and_then_by_g
 
 @pytest.mark.parametrize("multiplier", [3, 3.0])
 def test_thousands_of_troubles_in_a_row_overflow_nothing(multiplier: float) -> None:
-    backoff = Backoff(min_delay=2.0, max_delay=100, multiplier=multiplier, jitter="none")
+    backoff = Polling(min_delay=2.0, max_delay=100, multiplier=multiplier, jitter="none")
     assert backoff.after_error(5000, Random(0)) == 100
 
 
 def test_full_jitter_spreads_a_herd_between_the_floor_and_the_delay() -> None:
-    backoff, random = Backoff(initial_delay=2, min_delay=2, max_delay=64, multiplier=2), Random(1)
+    backoff, random = Polling(initial_delay=2, min_delay=2, max_delay=64, multiplier=2), Random(1)
     delays = [backoff.after_error(6, random) for _ in range(300)]
     assert 2 <= min(delays) < 8
     assert 58 < max(delays) <= 64
@@ -34,14 +34,14 @@ def test_full_jitter_spreads_a_herd_between_the_floor_and_the_delay() -> None:
 
 
 def test_a_herd_that_fails_for_the_first_time_is_spread_as_one_that_fails_again() -> None:
-    backoff, random = Backoff(min_delay=2, multiplier=3), Random(1)
+    backoff, random = Polling(min_delay=2, multiplier=3), Random(1)
     delays = {backoff.after_error(1, random) for _ in range(300)}
     assert len(delays) == 300
     assert 2 <= min(delays) < max(delays) <= 6
 
 
 def test_the_initial_delay_is_jittered_too() -> None:
-    backoff, random = Backoff(initial_delay=10, min_delay=2), Random(1)
+    backoff, random = Polling(initial_delay=10, min_delay=2), Random(1)
     delays = {backoff.after_pending(1, random) for _ in range(50)}
     assert len(delays) == 50
     assert min(delays) >= 2
@@ -50,8 +50,8 @@ def test_the_initial_delay_is_jittered_too() -> None:
 
 @pytest.mark.parametrize("number", [1, 2, 10])
 def test_a_floor_of_zero_means_to_ask_again_at_once(number: int) -> None:
-    assert Backoff(min_delay=0, multiplier=1).after_error(number, Random(0)) == 0
+    assert Polling(min_delay=0, multiplier=1).after_error(number, Random(0)) == 0
 
 
 def test_an_initial_delay_below_the_floor_is_taken_as_it_is() -> None:
-    assert Backoff(initial_delay=0.5, min_delay=2).after_pending(1, Random(0)) == 0.5
+    assert Polling(initial_delay=0.5, min_delay=2).after_pending(1, Random(0)) == 0.5
