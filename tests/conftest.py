@@ -5,11 +5,9 @@ import dataclasses
 import functools
 import os
 import socket
-import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,12 +18,10 @@ from botocore.config import Config
 from botocore.loaders import JSONFileLoader
 from moto import mock_aws
 from redis import Redis, RedisCluster
-from redis.exceptions import ConnectionError as RedisConnectionError
 
 from local.servers.dynamodb import create_table
-from local.servers.redis_server import Kind, NoServerError, RedisServer, free_port
+from local.servers.redis_server import Kind, RedisServer
 from local.servers.third_party import ThirdParty
-from local.waiting import wait_until
 from shared import aws, wiring
 from shared.queue import Queue
 from shared.settings import Settings
@@ -34,7 +30,9 @@ from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
 from tests.support.keys import PREFIX, Bench, RedisKeys
 from tests.support.memory_queue import MemoryQueue
+from tests.support.network import guarded, guarded_lookup
 from tests.support.outage import DynamoDBOutage, RedisOutage
+from tests.support.redis_servers import Server, cluster_of, server_or_skip
 from tests.support.simulator import PENDING, Simulator
 
 if TYPE_CHECKING:
@@ -44,11 +42,8 @@ if TYPE_CHECKING:
 
 TABLE = "meanwhile"
 BUCKET = "meanwhile-spill"
-SLOTS = 16384
 RETENTION_SECONDS = 2_592_000
 THIRD_PARTY_SEED = 7
-
-Server = Callable[[Kind], RedisServer]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -66,9 +61,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def loopback_only() -> Iterator[None]:
     """Nothing reaches the network: a connection to another host fails the test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket.socket, "connect", _guarded(socket.socket.connect))
-        patch.setattr(socket.socket, "connect_ex", _guarded(socket.socket.connect_ex))
-        patch.setattr(socket, "getaddrinfo", _guarded_lookup(socket.getaddrinfo))
+        patch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
+        patch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
+        patch.setattr(socket, "getaddrinfo", guarded_lookup(socket.getaddrinfo))
         yield
 
 
@@ -176,22 +171,6 @@ def redis_server(loopback_only: None) -> Iterator[Server]:
         yield server
 
 
-SERVERS = (
-    "fakeredis",
-    pytest.param("valkey", marks=pytest.mark.server),
-    pytest.param("redis", marks=pytest.mark.server),
-)
-
-
-CLUSTER_OF_THREE = pytest.param("redis cluster of three", marks=pytest.mark.server)
-CLUSTERS = (
-    pytest.param("valkey cluster", marks=pytest.mark.server),
-    pytest.param("redis cluster", marks=pytest.mark.server),
-)
-EVERY_KIND = ("memory", *SERVERS, CLUSTER_OF_THREE)
-"""The double too: a contract that runs on all of them holds it to what the servers do."""
-
-
 @pytest.fixture
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """What stands for Redis: fakeredis, unless `parametrize("redis_kind", …, indirect=True)` chooses."""
@@ -206,7 +185,7 @@ def redis_cluster(loopback_only: None) -> Iterator[Callable[[Kind, int], list[in
 
         def cluster(kind: Kind, nodes: int) -> list[int]:
             if (kind, nodes) not in running:
-                running[kind, nodes] = stack.enter_context(_cluster(server_or_skip(kind).binary, nodes))
+                running[kind, nodes] = stack.enter_context(cluster_of(server_or_skip(kind).binary, nodes))
             return running[kind, nodes]
 
         yield cluster
@@ -309,85 +288,3 @@ def third_party() -> Iterator[ThirdParty]:
     """The simulated third party on a free port: `.url`, `.calls`."""
     with ThirdParty(seed=THIRD_PARTY_SEED, answer_seconds=0.05) as party:
         yield party
-
-
-# ---
-
-
-def server_or_skip(kind: Kind) -> RedisServer:
-    """A server that is not started yet."""
-    try:
-        return RedisServer(kind)
-    except NoServerError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-
-
-@contextmanager
-def _cluster(binary: Path, nodes: int) -> Iterator[list[int]]:
-    """A cluster whose nodes share the slots evenly; their ports."""
-    with ExitStack() as stack:
-        clients = [stack.enter_context(_node(binary, number)) for number in range(nodes)]
-        ports = [int(client.connection_pool.connection_kwargs["port"]) for client in clients]
-        for number, client in enumerate(clients):
-            first, after = (SLOTS * share // nodes for share in (number, number + 1))
-            client.execute_command("CLUSTER ADDSLOTSRANGE", first, after - 1)
-            if number:
-                bus = clients[0].config_get("cluster-port")["cluster-port"]
-                client.execute_command("CLUSTER MEET", "127.0.0.1", ports[0], bus)
-        wait_until(lambda: all(_is_whole(client) for client in clients), 60, "the cluster")
-        yield ports
-
-
-@contextmanager
-def _node(binary: Path, number: int) -> Iterator[Any]:
-    """A server in cluster mode that knows no other yet; a client of it."""
-    port, bus = free_port(), free_port()
-    options = {"bind": "127.0.0.1", "port": port, "cluster-port": bus, "cluster-enabled": "yes", "save": ""}
-    with tempfile.TemporaryDirectory(prefix="meanwhile-cluster-") as directory:
-        words = [f"{word}" for name, value in {**options, "dir": directory}.items() for word in (f"--{name}", value)]
-        quiet = subprocess.DEVNULL
-        with subprocess.Popen([binary, *words], stdin=quiet, stdout=quiet, stderr=quiet) as process:
-            try:
-                with Redis(port=port, decode_responses=True) as known:
-                    wait_until(lambda: _answers(known), 20, "the node")
-                    client: Any = known  # its untyped methods
-                    client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
-                    yield client
-            finally:
-                process.kill()
-
-
-def _is_whole(client: Any) -> bool:
-    """Whether a node knows who has each slot."""
-    return bool(client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
-
-
-def _answers(client: "Redis") -> bool:
-    try:
-        return bool(client.ping())
-    except RedisConnectionError:
-        return False
-
-
-def _guarded(connect: Any) -> Any:
-    def guarded(self: socket.socket, address: Any) -> Any:
-        if self.family != socket.AF_UNIX and not _is_loopback(str(address[0])):
-            raise RuntimeError(f"a test reached for the network: {address}")
-        return connect(self, address)
-
-    return guarded
-
-
-def _guarded_lookup(lookup: Any) -> Any:
-    def guarded(host: Any, *arguments: Any, **options: Any) -> Any:
-        if host is not None and not _is_loopback(host.decode() if isinstance(host, bytes) else str(host)):
-            raise RuntimeError(f"a test asked the network's name service for {host}")
-        return lookup(host, *arguments, **options)
-
-    return guarded
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "", "0.0.0.0", "::", "::1") or host.startswith("127.")

@@ -12,6 +12,7 @@ from shared.api.request import (
     MAX_INPUT_BYTES,
     TaskRequest,
     callback,
+    from_batch,
     from_body,
     from_query,
     named_in_body,
@@ -368,3 +369,13 @@ def test_another_path_is_no_callback(shape: Shape, path: str) -> None:
 def test_of_a_callback_no_more_is_read_than_of_any_other_request(shape: Shape) -> None:
     assert callback(shape("POST", "/callbacks/a/b", "x" * MAX_BODY_BYTES)).body == b"x" * MAX_BODY_BYTES
     assert callback(shape("POST", "/callbacks/a/b", "x" * (MAX_BODY_BYTES + 1))).body is None
+
+
+def test_each_request_of_a_batch_is_read_by_itself() -> None:
+    event = rest("POST", "/tasks/batch", {"tasks": [{"name": "a"}, 7, {"name": "b", "provider": "job"}, {"name": ""}]})
+    first, second, third, fourth = from_batch(event, "example")
+    assert [one.task for one in (first, third) if isinstance(one, TaskRequest)] == [
+        Task("example", "a"),
+        Task("job", "b"),
+    ]
+    assert [one.field for one in (second, fourth) if isinstance(one, Problem)] == ["tasks", "name"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from local.servers.dynamodb import DynamoDB
-from tests.conftest import Server, server_or_skip
 from tests.faults.world import MakeWorld, StartServer, World
+from tests.support.redis_servers import Server, server_or_skip
 from tests.support.simulator import Simulator
 
 

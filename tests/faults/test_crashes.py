@@ -13,13 +13,10 @@ from shared.task import Task
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World
 from tests.support.api_events import Event, rest
 from tests.support.keys import key_of
-from tests.support.simulator import Said, completed, pending, refused, says
+from tests.support.simulator import DONE, PENDING, WHOLE, Said, completed, pending, refused, says
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-WHOLE = {"city": "Ghent", "rating": 4.5}
-PENDING = pending({"city": "Ghent"}, id="j-1")
-DONE = completed(WHOLE)
 FURTHER = pending({"city": "Ghent", "street": None, "x": 1}, id="j-1")
 NAME = "victim"
 
@@ -327,6 +324,7 @@ def test_these_are_all_the_steps(make_world: MakeWorld, case: Case) -> None:
     assert life.result is not None
 
 
+@pytest.mark.promise("ends", "the tasks of a worker that died come back when its lease is over")
 @pytest.mark.promise("callbacks", "a callback that is lost or cannot be taken loses nothing: the task is still polled")
 @pytest.mark.promise("faults", "SIGKILL after any step of enqueue, process, reconcile or callback")
 @pytest.mark.parametrize(("case", "step"), KILLS)

@@ -24,9 +24,10 @@ from shared.settings import Settings
 from shared.store.spill import CALL_SECONDS
 from shared.work import reconcile
 from shared.work.worker import STORE_RETRY_SECONDS
-from tests.conftest import BUCKET, SERVERS, TABLE
+from tests.conftest import BUCKET, TABLE
 from tests.support.backend import Backend
 from tests.support.deployment import FILES, Answered, Deployment, deploy
+from tests.support.redis_servers import SERVERS
 from tests.support.simulator import DONE, PARTIAL, WHOLE, Simulator, completed, pending, says
 
 if TYPE_CHECKING:

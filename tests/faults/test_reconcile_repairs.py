@@ -10,13 +10,11 @@ import pytest
 from tests.faults.world import LEASE_SECONDS, World
 from tests.support.api_events import rest
 from tests.support.keys import key_of
-from tests.support.simulator import completed, pending, refused
+from tests.support.simulator import DONE, PENDING, refused
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
-PENDING = pending({"city": "Ghent"}, id="j-1")
-DONE = completed({"city": "Ghent", "rating": 4.5})
 DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 PARTS = ("queue", "leases", "state", "tasks", "dead", "jobs", "groups")
 REMOVALS = {"queue": "zrem", "leases": "zrem", "dead": "zrem", "jobs": "srem", "state": "hdel", "tasks": "hdel"}

@@ -17,14 +17,12 @@ from shared.task import Task
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
 from tests.support.api_events import rest
 from tests.support.keys import PREFIX, key_of
-from tests.support.simulator import completed, pending, refused
+from tests.support.simulator import DONE, PENDING, refused
 from tests.support.tls import certified
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
-PENDING = pending({"city": "Ghent"}, id="j-1")
-DONE = completed({"city": "Ghent", "rating": 4.5})
 LIMITED = FILE | {"limits": {"openJobs": 2, "parallel": 2, "rate": {"requests": 10, "seconds": 1}}}
 ALLOWED = (
     "+evalsha +script|load +time +type +exists +del +zadd +zrem +zscore +zmscore +zcard +zcount +zrange +zrangebyscore "

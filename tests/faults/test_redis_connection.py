@@ -21,15 +21,12 @@ from tests.faults.replicas import pair
 from tests.faults.world import LEASE_SECONDS, MakeWorld, StartServer, World
 from tests.support.api_events import rest
 from tests.support.outage import BlackHole
-from tests.support.simulator import Said, completed, pending, refused
+from tests.support.simulator import DONE, Said, pending, refused
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
-WHOLE = {"city": "Ghent", "rating": 4.5}
-PENDING = pending({"city": "Ghent"}, id="j-1")
 FURTHER = pending({"city": "Ghent", "x": 1}, id="j-1")
-DONE = completed(WHOLE)
 DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 PROMPT = aws.prompt  # a world's calls to AWS are more patient
 PROMPT_SECONDS = 3.0

@@ -9,15 +9,12 @@ from local.servers.redis_server import RedisServer
 from tests.faults.replicas import Pair, pair
 from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
 from tests.support.api_events import rest
-from tests.support.simulator import Said, completed, pending, refused
+from tests.support.simulator import DONE, PENDING, Said, completed, pending, refused
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NAME = "a"
-WHOLE = {"city": "Ghent", "rating": 4.5}
-PENDING = pending({"city": "Ghent"}, id="j-1")
 FURTHER = pending({"city": "Ghent", "x": 1}, id="j-1")
-DONE = completed(WHOLE)
 DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
 
@@ -65,6 +62,7 @@ def test_redis_that_loses_everything_while_a_request_asks(lose: Losing) -> None:
     ends_well(world)
 
 
+@pytest.mark.promise("ends", "when Redis has lost everything, the tasks come back with their jobs")
 @pytest.mark.promise("faults", "Redis loses everything while a task is requested, polled or completed")
 def test_redis_that_loses_everything_while_a_task_is_asked_after(lose: Losing) -> None:
     world, loses = lose
@@ -101,6 +99,7 @@ def test_a_dead_letter_that_redis_has_lost_can_be_revived(lose: Losing) -> None:
     assert world.status(NAME) == "completed"
 
 
+@pytest.mark.promise("ends", "while Redis is away requests are accepted; reconcile queues them afterwards")
 @pytest.mark.promise("faults", "Redis is away")
 def test_while_redis_is_away_every_request_is_accepted_and_reconcile_queues_them_later(
     server: RedisServer, make_world: MakeWorld

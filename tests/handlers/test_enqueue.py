@@ -295,6 +295,7 @@ def test_two_spellings_of_a_letter_are_one_task(api: Deployment) -> None:
 # --- a slow provider
 
 
+@pytest.mark.promise("faults", "a provider whose answers come after the deadline")
 def test_a_provider_that_sleeps_is_not_waited_for_and_a_retry_of_the_client_makes_no_second_job(
     api: Deployment,
 ) -> None:

@@ -10,9 +10,9 @@ import pytest
 from shared.errors import QueueUnavailable
 from shared.queue import Add, Claim, End, Hold, Place, Queue, Release, new_token
 from shared.task import Task
-from tests.conftest import CLUSTERS, EVERY_KIND, SERVERS
 from tests.support.keys import PREFIX, PROVIDER, Bench, key_of
 from tests.support.memory_queue import MemoryQueue
+from tests.support.redis_servers import CLUSTERS, EVERY_KIND, SERVERS
 
 LEASE_SECONDS = 30.0
 HOURS = 3600.0

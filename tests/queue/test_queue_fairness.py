@@ -15,8 +15,8 @@ import pytest
 from shared.limits import UNLIMITED, Limits
 from shared.queue import Add, Claim, Queue, Release
 from shared.task import Task
-from tests.conftest import EVERY_KIND
 from tests.support.keys import PROVIDER, Bench, key_of
+from tests.support.redis_servers import EVERY_KIND
 
 LEASE_SECONDS = 3000.0
 

@@ -13,8 +13,8 @@ import pytest
 from shared.limits import UNLIMITED, Health, Limits
 from shared.queue import Add, Claim, Hold, Queue, Release
 from shared.task import Task
-from tests.conftest import EVERY_KIND, SERVERS
 from tests.support.keys import PROVIDER, Bench, key_of
+from tests.support.redis_servers import EVERY_KIND, SERVERS
 
 LEASE_SECONDS = 3000.0
 NAMES = frozenset("abcdefgh")

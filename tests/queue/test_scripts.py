@@ -14,8 +14,8 @@ from shared.limits import UNLIMITED, Health, Limits
 from shared.queue import Add, End, Hold, Queue, Release
 from shared.queue.queue import _SCRIPTS
 from shared.task import Task
-from tests.conftest import SERVERS
 from tests.support.keys import PREFIX, PROVIDER, Bench, key_of
+from tests.support.redis_servers import SERVERS
 
 HOUR = 3600.0
 VERBS = sorted(path.stem for path in _SCRIPTS.glob("*.lua") if path.stem != "prelude")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -28,6 +28,7 @@ from tests.soak.plan import (
 from tests.soak.verdict import judge
 
 TASK = "jobs/a"
+STORED = '{"id": "j"}'
 
 
 class Tale:
@@ -38,31 +39,31 @@ class Tale:
         self.now = 1000.0
         self.items: dict[str, Any] = {}
 
-    def tell(self, what: str, *, at: float | None = None, **facts: Any) -> Event:
+    def tell(self, what: str, *, at: float | None = None, **facts: Any) -> Self:
         self.now = self.now + 1 if at is None else at
         self.events.append({"at": self.now, "what": what} | facts)
-        return self.events[-1]
+        return self
 
     def write(
         self, task: str = TASK, *, worker: int = 1, function: str = "process", at: float | None = None, **changes: Any
-    ) -> None:
+    ) -> Self:
         """What the table notes of a write that changes these attributes."""
         old = self.items.get(task)
         blank = {"status": "pending", "generation": 1, "resubmits": 0, "outputs": None, "data": None, "open": True}
         self.items[task] = (old or blank) | changes
-        self.tell("write", task=task, worker=worker, function=function, old=old, new=self.items[task], at=at)
+        return self.tell("write", task=task, worker=worker, function=function, old=old, new=self.items[task], at=at)
 
-    def begin(self, task: str = TASK, generation: int = 1, *, outputs: str | None = None) -> None:
+    def begin(self, task: str = TASK, generation: int = 1, *, outputs: str | None = None) -> Self:
         fresh: dict[str, Any] = {"status": "pending", "open": True, "resubmits": 0, "outputs": outputs}
         self.write(task, generation=generation, **fresh)
-        self.tell("answered", task=task, code=202, generation=generation, status="pending", data=None)
+        return self.tell("answered", task=task, code=202, generation=generation, status="pending", data=None)
 
     def end(
         self, task: str = TASK, status: str = "completed", job: str = "j", *, function: str = "process", **data: Any
-    ) -> None:
+    ) -> Self:
         text = json.dumps({"job": job, "name": task.partition("/")[2], "whole": True} | data)
         data = {"data": text} if status == "completed" else {}
-        self.write(task, function=function, status=status, open=False, **data)
+        return self.write(task, function=function, status=status, open=False, **data)
 
     def submit(
         self,
@@ -75,7 +76,7 @@ class Tale:
         at: float | None = None,
         key: str | None = None,
         **changes: Any,
-    ) -> None:
+    ) -> Self:
         provider, _, name = task.partition("/")
         record = Record(generation=generation, created_at=0, input=None, resubmits=resubmits)
         key = key or idempotency_key(Task.from_id(task), record)
@@ -84,10 +85,10 @@ class Tale:
         self.tell("job", at=self.now, done_at=self.now + 60, fate="done", **about)
         told: dict[str, Any] = {"verb": "submit", "worker": worker, "begun": self.now, "sent": self.now + 0.02}
         told |= {"trouble": None, "whole": True, "said": "running"}
-        self.tell("asked", at=self.now + 0.03, **about | told | changes)
+        return self.tell("asked", at=self.now + 0.03, **about | told | changes)
 
-    def poll(self, task: str = TASK, *, job: str = "j", said: str = "running", worker: int = 1) -> None:
-        self.submit(task, job=job, worker=worker, verb="poll", said=said)
+    def poll(self, task: str = TASK, *, job: str = "j", said: str = "running", worker: int = 1) -> Self:
+        return self.submit(task, job=job, worker=worker, verb="poll", said=said)
 
     def called(
         self,
@@ -100,18 +101,61 @@ class Tale:
         job: str = "j",
         begun: float | None = None,
         at: float | None = None,
-    ) -> None:
+    ) -> Self:
         """A callback about TASK, half a second before it is answered."""
         record = Record(generation=generation, created_at=0, input=None, resubmits=resubmits)
         key = idempotency_key(Task.from_id(TASK), record)
         self.now = self.now + 1 if at is None else at
         about: dict[str, Any] = {"provider": "jobs", "name": "a", "key": key, "job": job}
         begun = self.now - 0.5 if begun is None else begun
-        self.tell("called", at=self.now, begun=begun, kind=kind, said=said, code=code, **about)
+        return self.tell("called", at=self.now, begun=begun, kind=kind, said=said, code=code, **about)
 
-    def rest(self, **changes: Any) -> None:
+    def rest(self, **changes: Any) -> Self:
         places: dict[str, Any] = {"leaks": [], "queue": [], "leases": [], "jobs": [], "groups": [], "dead": {}}
-        self.tell("rest", **places | changes)
+        return self.tell("rest", **places | changes)
+
+    def answered(self, code: int, status: str = "pending", data: Any = None) -> Self:
+        """What a client was told of TASK's first generation."""
+        return self.tell("answered", task=TASK, code=code, generation=1, status=status, data=data)
+
+    def cancelled(self) -> Self:
+        return self.end(status="cancelled")
+
+    def awaited(self) -> Self:
+        """A job has been submitted, and stored."""
+        return self.begin().submit().write(outputs=STORED)
+
+    def twice(self, *, worker: int = 2, **first: Any) -> Self:
+        """A first submit at 2000, a second one by another process at 2020."""
+        return self.begin().submit(at=2000, worker=1, **first).submit(at=2020, worker=worker).end()
+
+    def stored(self, at: float) -> Self:
+        """The outputs of the task that is submitted twice are stored."""
+        return self.write(at=at, outputs=STORED, status="pending", open=True, data=None)
+
+    def fault(self, at: float, task: str) -> Self:
+        """A write that failed."""
+        return self.tell("fault", at=at, place="dynamodb", kind="error", operation="UpdateItem", task=task, worker=1)
+
+    def flush(self, at: float, begun: float) -> Self:
+        """Redis has lost everything."""
+        return self.tell("fault", at=at, place="redis", kind="flush", begun=begun, task=None)
+
+    def polls(self, count: int, every_seconds: float, *, lasting: float = 0.02, worker: int = 1) -> Self:
+        """So many polls of the provider with limits, beginning at 2000."""
+        self.begin("limited/a").end("limited/a", status="cancelled")
+        for i in range(count):
+            at = 2000 + i * every_seconds
+            sent: dict[str, Any] = {"begun": at, "sent": at + lasting, "verb": "poll"}
+            self.submit("limited/a", at=at, job=f"j{i}", worker=worker, **sent)
+            next(event for event in self.events if event.get("job") == f"j{i}")["done_at"] = at  # not the point
+        return self
+
+    def jobs(self, count: int) -> Self:
+        """So many open jobs of the provider with limits."""
+        for i in range(count):
+            self.begin(f"limited/{i}").submit(f"limited/{i}", job=f"j{i}")
+        return self
 
     def faults(self, *, rest: bool = True) -> list[tuple[str, str]]:
         """The verdict: kind and reason of each fault."""
@@ -120,532 +164,279 @@ class Tale:
         return [(fault.kind, fault.why) for fault in judge(self.events)]
 
 
-@pytest.fixture
-def tale() -> Tale:
-    return Tale()
+Story = Callable[[Tale], object]
+AT_ONCE: dict[str, Any] = {"every_seconds": RATE_SECONDS, "lasting": 5.0}
+OTHERS_KEY = idempotency_key(Task("jobs", "b"), Record(generation=1, created_at=0, input=None))
+FROZEN = {"seconds": LONG_FROZEN_SECONDS}
 
 
-def only(faults: list[tuple[str, str]]) -> tuple[str, str]:
-    (fault,) = faults
-    return fault
+def twice(what: str, **facts: Any) -> Story:
+    """A job is submitted twice, and this happened, too."""
+    return lambda tale: tale.twice().tell(what, **facts)
 
 
-# --- nothing is wrong
+SOUND: dict[str, Story] = {
+    "all is as it should be": lambda t: (
+        t.awaited().poll(said="done").end().answered(200, "completed", json.loads(t.items[TASK]["data"])),
+        t.begin(generation=2).submit(generation=2, job="k").end(status="failed").rest(dead={TASK: 2}),
+    ),
+    "refused or not answered": lambda t: (
+        t.tell("answered", task=TASK, code=503, generation=None, status=503, data=None),
+        t.tell("answered", task=TASK, code=404, generation=None, status=404, data=None),
+        t.tell("unanswered", task=TASK, why="it was killed"),
+    ),
+    "a lost job is begun again once that is stored": lambda t: (
+        t.awaited().poll(said="lost").write(outputs=None, resubmits=1).submit(resubmits=1, job="k").end(job="k")
+    ),
+    "a revived task ends with the job that it kept": lambda t: (
+        t.awaited().end(status="failed").begin(generation=2, outputs=STORED).end()
+    ),
+    "the first submit's worker was killed": twice("kill", at=2001, function="process", worker=1),
+    "killed when it had just sent it": twice("kill", at=1999.98, function="process", worker=1),
+    "out of time": twice("ended", at=2001, function="enqueue", worker=1),
+    "its write failed": lambda t: t.twice().fault(2001, TASK),
+    "the first was frozen": twice("freeze", at=2001, worker=1, **FROZEN),
+    "the second was frozen": twice("freeze", at=2001, worker=2, **FROZEN),
+    "the first reply was cut": lambda t: t.twice(trouble="cut"),
+    "the first reply was not whole": lambda t: t.twice(whole=False),
+    "the first reply was late": lambda t: t.twice(begun=1999.0),
+    "asked again where there is no poll": lambda t: (
+        t.begin("plain/a").submit("plain/a", verb="ask").submit("plain/a", verb="ask").end("plain/a")
+    ),
+    "a callback that was sent before the next generation began": lambda t: (
+        t.awaited().end().begin(generation=2).called(begun=t.now - 3).cancelled()
+    ),
+    "as many attempts as may be": lambda t: t.polls(BURST + PARALLEL, 0.0, lasting=0.0),
+    "as many at once as may be": lambda t: t.polls(PARALLEL, **AT_ONCE),
+    "an attempt whose time is over": lambda t: t.polls(PARALLEL + 1, ATTEMPT_SECONDS / PARALLEL + 0.01, lasting=60),
+    "after a loss of Redis counting begins anew": lambda t: t.polls(PARALLEL + 1, **AT_ONCE).flush(
+        2000 + RATE_SECONDS, begun=2000.05
+    ),
+    "sent by a process that stood still beyond its lease": lambda t: t.polls(PARALLEL + 1, worker=7, **AT_ONCE).tell(
+        "freeze", at=1999 - LONG_FROZEN_SECONDS, worker=7, **FROZEN
+    ),
+}
 
 
-def test_a_history_as_it_should_be_has_no_fault(tale: Tale) -> None:
-    tale.begin()
-    tale.submit()
-    tale.write(outputs='{"id": "j"}')
-    tale.poll(said="done")
-    tale.end()
-    tale.tell(
-        "answered", task=TASK, code=200, generation=1, status="completed", data=json.loads(tale.items[TASK]["data"])
-    )
-    tale.begin(generation=2)
-    tale.submit(generation=2, job="k")
-    tale.end(status="failed")
-    tale.rest(dead={TASK: 2})
+@pytest.mark.parametrize("title", SOUND)
+def test_a_sound_history_has_no_fault(title: str) -> None:
+    SOUND[title](tale := Tale())
     assert tale.faults() == []
 
 
-def test_what_was_refused_or_not_answered_promises_nothing(tale: Tale) -> None:
-    tale.tell("answered", task=TASK, code=503, generation=None, status=503, data=None)
-    tale.tell("answered", task=TASK, code=404, generation=None, status=404, data=None)
-    tale.tell("unanswered", task=TASK, why="it was killed")
-    assert tale.faults() == []
+NO_REASON, UNTOLD = "although nothing was lost", "a callback wrote completed of generation 1, which nobody had told"
 
 
-def test_a_job_that_was_lost_is_begun_again_once_that_is_stored(tale: Tale) -> None:
-    tale.begin()
-    tale.submit()
-    tale.write(outputs='{"id": "j"}')
-    tale.poll(said="lost")
-    tale.write(outputs=None, resubmits=1)
-    tale.submit(resubmits=1, job="k")
-    tale.end(job="k")
-    assert tale.faults() == []
+def untold(tell: Story) -> Story:
+    """A callback stores an end at 3000, of which only this was told."""
+
+    def story(tale: Tale) -> None:
+        tell(tale.awaited())
+        tale.now = 3000.0
+        tale.end(function="callback")
+
+    return story
 
 
-def test_a_revived_task_may_end_with_the_job_that_it_kept(tale: Tale) -> None:
-    tale.begin()
-    tale.submit()
-    tale.write(outputs='{"id": "j"}')
-    tale.end(status="failed")
-    tale.begin(generation=2, outputs='{"id": "j"}')
-    tale.end()
-    assert tale.faults() == []
+def others(job: str, **data: Any) -> Story:
+    """The second generation is completed with the data of that job."""
+
+    def story(tale: Tale) -> None:
+        tale.begin("jobs/b").submit("jobs/b", job="of another").end("jobs/b", job="of another")
+        tale.begin().submit(job="of the first").end(job="of the first")
+        tale.begin(generation=2).submit(generation=2).end(job=job, **data)
+
+    return story
 
 
-# --- lost
-
-
-def test_a_generation_that_has_not_ended_is_lost(tale: Tale) -> None:
-    tale.begin()
-    assert only(tale.faults()) == ("lost", "generation 1 has not ended")
-
-
-def test_a_generation_that_was_open_when_the_next_began_is_lost(tale: Tale) -> None:
-    tale.begin()
-    tale.begin(generation=2)
-    tale.end(status="cancelled")
-    assert ("lost", "generation 1 was open when the next one began") in tale.faults()
-
-
-def test_what_was_accepted_and_never_written_is_lost(tale: Tale) -> None:
-    tale.tell("answered", task=TASK, code=202, generation=1, status="pending", data=None)
-    assert only(tale.faults()) == ("lost", "generation 1 was accepted but not written")
-
-
-def test_what_was_accepted_before_it_was_written_is_lost(tale: Tale) -> None:
-    tale.tell("answered", task=TASK, code=202, generation=1, status="pending", data=None)
-    tale.begin()
-    tale.end(status="cancelled")
-    assert only(tale.faults()) == ("lost", "generation 1 was accepted but not written")
-
-
-@pytest.mark.parametrize(("status", "is_open"), [("pending", False), ("cancelled", True)])
-def test_an_item_that_the_index_lists_wrongly_is_lost(tale: Tale, status: str, is_open: bool) -> None:
-    tale.begin()
-    tale.write(status=status, open=is_open)
-    assert [kind for kind, why in tale.faults() if "index lists" in why] == ["lost"]
-
-
-def test_an_item_that_was_deleted_is_lost(tale: Tale) -> None:
-    tale.begin()
-    tale.end(status="cancelled")
-    tale.tell("deleted", task=TASK, worker=1, old={}, new=None)
-    assert only(tale.faults()) == ("lost", "the item was deleted")
-
-
-# --- doubled: results
-
-
-def test_a_second_result_for_one_generation_is_doubled(tale: Tale) -> None:
-    tale.begin()
-    tale.submit()
-    tale.end()
-    tale.end(share=2)
-    assert only(tale.faults()) == ("doubled", "a second result for generation 1")
-
-
-def test_a_change_of_what_has_ended_is_doubled(tale: Tale) -> None:
-    tale.begin()
-    tale.end(status="cancelled")
-    tale.write(resubmits=1)
-    assert only(tale.faults()) == ("doubled", "a second result for generation 1")
-
-
-def test_a_generation_that_comes_back_is_doubled(tale: Tale) -> None:
-    tale.begin(generation=2)
-    tale.end(status="cancelled")
-    tale.write(generation=1)
-    assert ("doubled", "generation 1 came back over 2") in tale.faults()
-
-
-def test_a_count_of_resubmits_that_falls_is_doubled(tale: Tale) -> None:
-    tale.begin()
-    tale.write(resubmits=1)
-    tale.write(resubmits=0)
-    tale.end(status="cancelled")
-    assert only(tale.faults()) == ("doubled", "generation 1 forgot a resubmit")
-
-
-@pytest.mark.parametrize(
-    ("job", "data", "why"),
-    [
-        ("unknown", {}, "was completed with"),
-        ("j", {"whole": False}, "was completed with"),
-        ("of another", {}, "has the data of of another"),
-        ("of the first", {}, "has the data of generation 1"),
-    ],
+FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
+    "lost": {
+        "it has not ended": (lambda t: t.begin(), "generation 1 has not ended"),
+        "open when the next began": (
+            lambda t: t.begin().begin(generation=2).cancelled(),
+            "generation 1 was open when the next one began",
+        ),
+        "accepted and never written": (lambda t: t.answered(202), "generation 1 was accepted but not written"),
+        "accepted before it was written": (
+            lambda t: t.answered(202).begin().cancelled(),
+            "generation 1 was accepted but not written",
+        ),
+        "open and not in the index": (lambda t: t.begin().write(open=False), "index lists"),
+        "ended and in the index": (lambda t: t.begin().write(status="cancelled", open=True), "index lists"),
+        "the item was deleted": (
+            lambda t: t.begin().cancelled().tell("deleted", task=TASK, worker=1, old={}, new=None),
+            "the item was deleted",
+        ),
+        "an end was taken and not stored": (
+            lambda t: t.awaited().called().end(),
+            "was taken, but the end that it told was not stored",
+        ),
+        "a genuine callback was turned away": (lambda t: t.awaited().called(code=404).end(), "was not taken"),
+    },
+    "doubled": {
+        "a second result": (lambda t: t.begin().submit().end().end(share=2), "a second result for generation 1"),
+        "what has ended is changed": (
+            lambda t: t.begin().cancelled().write(resubmits=1),
+            "a second result for generation 1",
+        ),
+        "a generation comes back": (
+            lambda t: t.begin(generation=2).cancelled().write(generation=1),
+            "generation 1 came back over 2",
+        ),
+        "the count of resubmits falls": (
+            lambda t: t.begin().write(resubmits=1).write(resubmits=0).cancelled(),
+            "generation 1 forgot a resubmit",
+        ),
+        "data of an unknown job": (others("unknown"), "was completed with"),
+        "data that are not whole": (others("j", whole=False), "was completed with"),
+        "data of another task": (others("of another"), "has the data of of another"),
+        "data of the generation before": (others("of the first"), "has the data of generation 1"),
+        "other data were answered": (
+            lambda t: t.begin().submit().end().answered(200, "completed", {"other": True}),
+            "answered",
+        ),
+        "another status was answered": (
+            lambda t: t.begin().submit().end().answered(200, "failed", {"other": True}),
+            "answered",
+        ),
+        "submitted again": (lambda t: t.twice(), f"submitted again at 2020.000 {NO_REASON}"),
+        "another worker was killed": (twice("kill", at=2001, function="process", worker=3), NO_REASON),
+        "killed before": (twice("kill", at=1999, function="process", worker=1), NO_REASON),
+        "killed after": (twice("kill", at=2021, function="process", worker=1), NO_REASON),
+        "another task's write failed": (lambda t: t.twice().fault(2001, "jobs/b"), NO_REASON),
+        "a write failed before": (lambda t: t.twice().fault(1999.98, TASK), NO_REASON),
+        "frozen for a moment": (twice("freeze", at=2001, worker=1, seconds=FROZEN_SECONDS - 1), NO_REASON),
+        "frozen too early": (twice("freeze", at=1980, worker=1, **FROZEN), NO_REASON),
+        "Redis was flushed": (lambda t: t.twice().flush(2001, begun=2001), NO_REASON),
+        "submitted again though the worker saw it stored": (
+            lambda t: t.twice(trouble="cut").stored(2010).tell("read", at=2015, task=TASK, worker=2),
+            "submitted again at 2020.000, although its outputs were stored",
+        ),
+        "submitted again though stored since it looked long ago": (
+            lambda t: t.twice(trouble="cut", worker=1).tell("read", at=1999, task=TASK, worker=1).stored(2010),
+            "although its outputs were stored",
+        ),
+        "a key of no generation": (
+            lambda t: t.begin().submit(key="made up").cancelled(),
+            "asked under the key made up, which is None",
+        ),
+        "the key of another task": (
+            lambda t: (
+                t.begin("jobs/b").end("jobs/b", status="cancelled"),
+                t.begin().submit(key=OTHERS_KEY).cancelled(),
+            ),
+            "asked under the key",
+        ),
+        "a resubmit though no job was lost": (
+            lambda t: t.begin().submit().write(resubmits=1).submit(resubmits=1, job="k").end(job="k"),
+            "resubmit 1 of generation 1, although 0 jobs were lost",
+        ),
+        "a resubmit before it is stored": (
+            lambda t: t.begin().submit().poll(said="lost").submit(resubmits=1, job="k").write(resubmits=1).end(job="k"),
+            "resubmit 1 of generation 1 before it was stored",
+        ),
+    },
+    "believed": {
+        "a late callback was taken": (
+            lambda t: t.awaited().end().begin(generation=2).called().cancelled(),
+            "was taken, although the next one had begun",
+        ),
+        "told nothing": (untold(lambda t: None), UNTOLD),
+        "told by a forger": (untold(lambda t: t.called(kind="forged", code=404, at=2000)), UNTOLD),
+        "told of another end": (untold(lambda t: t.called("refused", at=2000, code=503)), UNTOLD),
+        "told of news": (untold(lambda t: t.called("running", at=2000)), UNTOLD),
+        "told of another job": (untold(lambda t: t.called(job="k", at=2000, code=503)), UNTOLD),
+        "told of another generation": (untold(lambda t: t.called(generation=2, at=2000, code=503)), UNTOLD),
+        "told of another resubmit": (untold(lambda t: t.called(resubmits=1, at=2000, code=503)), UNTOLD),
+        "told later": (untold(lambda t: t.called(at=3002)), UNTOLD),
+    },
+    "leaked": {
+        "unsound keys": (lambda t: t.rest(leaks=["unknown key x"]), "unknown key x"),
+    },
+    "exceeded": {
+        "too many attempts at once": (lambda t: t.polls(PARALLEL + 1, **AT_ONCE), f"{PARALLEL + 1} attempts at "),
+        "too many attempts in a time": (lambda t: t.polls(60, RATE_SECONDS / 2), "attempts within"),
+        "too many open jobs": (lambda t: t.jobs(OPEN_JOBS + 1), f"{OPEN_JOBS + 1} jobs open at once"),
+        "long after a loss of Redis": (
+            lambda t: t.polls(PARALLEL + 1, **AT_ONCE).flush(1999.9 - AFTERMATH_SECONDS, begun=1990.0),
+            "attempts at ",
+        ),
+    },
+}
+BESIDES = (
+    "open when the next began",
+    "open and not in",
+    "ended and in",
+    "a generation comes back",
+    "submitted again",
+    "told",
+    "too many open jobs",
 )
-def test_data_that_is_not_the_generations_own_is_doubled(tale: Tale, job: str, data: Any, why: str) -> None:
-    tale.begin("jobs/b")
-    tale.submit("jobs/b", job="of another")
-    tale.end("jobs/b", job="of another")
-    tale.begin()
-    tale.submit(job="of the first")
-    tale.end(job="of the first")
-    tale.begin(generation=2)
-    tale.submit(generation=2)
-    tale.end(job=job, **data)
-    kind, reason = only(tale.faults())
-    assert kind == "doubled"
-    assert why in reason
+"""Stories in which something else is wrong, too."""
 
 
-@pytest.mark.parametrize("status", ["completed", "failed"])
-def test_an_answer_that_is_not_what_the_table_says_is_doubled(tale: Tale, status: str) -> None:
-    tale.begin()
-    tale.submit()
-    tale.end()
-    tale.tell("answered", task=TASK, code=200, generation=1, status=status, data={"other": True})
-    kind, why = only(tale.faults())
-    assert kind == "doubled"
-    assert "answered" in why
-
-
-# --- doubled: submits
-
-
-def submitted_twice(tale: Tale, *, worker: int = 2, **first: Any) -> Tale:
-    """A first submit at 2000, a second one by another process at 2020."""
-    tale.begin()
-    tale.submit(at=2000, worker=1, **first)
-    tale.submit(at=2020, worker=worker)
-    tale.end()
-    return tale
-
-
-def test_a_second_submit_for_no_reason_is_doubled(tale: Tale) -> None:
-    kind, why = only(submitted_twice(tale).faults())
-    assert kind == "doubled"
-    assert why.startswith("submitted again at 2020.000 although nothing was lost")
-
-
-EXCUSES: dict[str, Callable[[Tale], object]] = {
-    "killed": lambda tale: tale.tell("kill", at=2001, function="process", worker=1),
-    "killed when it had just sent it": lambda tale: tale.tell("kill", at=1999.98, function="process", worker=1),
-    "out of time": lambda tale: tale.tell("ended", at=2001, function="enqueue", worker=1),
-    "write failed": lambda tale: tale.tell(
-        "fault", at=2001, place="dynamodb", kind="error", operation="UpdateItem", task=TASK, worker=1
-    ),
-    "first frozen": lambda tale: tale.tell("freeze", at=2001, worker=1, seconds=LONG_FROZEN_SECONDS),
-    "second frozen": lambda tale: tale.tell("freeze", at=2001, worker=2, seconds=LONG_FROZEN_SECONDS),
-}
-
-
-@pytest.mark.parametrize("excuse", EXCUSES)
-def test_a_second_submit_is_no_fault_where_the_first_answer_was_lost_for_a_reason(tale: Tale, excuse: str) -> None:
-    submitted_twice(tale)
-    EXCUSES[excuse](tale)
-    assert tale.faults() == []
-
-
-@pytest.mark.parametrize("changes", [{"trouble": "cut"}, {"whole": False}, {"begun": 1999.0}], ids=str)
-def test_a_second_submit_is_no_fault_where_the_first_reply_was_lost_or_late(tale: Tale, changes: Any) -> None:
-    assert submitted_twice(tale, **changes).faults() == []
-
-
-NO_EXCUSES: dict[str, Callable[[Tale], object]] = {
-    "another was killed": lambda tale: tale.tell("kill", at=2001, function="process", worker=3),
-    "killed before": lambda tale: tale.tell("kill", at=1999, function="process", worker=1),
-    "killed after": lambda tale: tale.tell("kill", at=2021, function="process", worker=1),
-    "another's write failed": lambda tale: tale.tell(
-        "fault", at=2001, place="dynamodb", kind="error", operation="UpdateItem", task="jobs/b", worker=1
-    ),
-    "write failed before": lambda tale: tale.tell(
-        "fault", at=1999.98, place="dynamodb", kind="error", operation="UpdateItem", task=TASK, worker=1
-    ),
-    "frozen for a moment": lambda tale: tale.tell("freeze", at=2001, worker=1, seconds=FROZEN_SECONDS - 1),
-    "frozen too early": lambda tale: tale.tell("freeze", at=1980, worker=1, seconds=LONG_FROZEN_SECONDS),
-    "Redis was flushed": lambda tale: tale.tell("fault", at=2001, place="redis", kind="flush", begun=2001, task=None),
-}
-
-
-@pytest.mark.parametrize("excuse", NO_EXCUSES)
-def test_what_does_not_concern_the_first_answer_is_no_excuse(tale: Tale, excuse: str) -> None:
-    submitted_twice(tale)
-    NO_EXCUSES[excuse](tale)
-    assert "although nothing was lost" in only(tale.faults())[1]
-
-
-def test_a_second_submit_of_what_was_stored_when_its_worker_looked_is_doubled_whatever_broke(tale: Tale) -> None:
-    submitted_twice(tale, trouble="cut")
-    tale.write(at=2010, outputs='{"id": "j"}', status="pending", open=True, data=None)
-    tale.tell("read", at=2015, task=TASK, worker=2)
-    why = [why for kind, why in tale.faults() if kind == "doubled"]
-    assert "submitted again at 2020.000, although its outputs were stored" in why
-
-
-def test_a_look_of_long_ago_excuses_no_submit_of_what_was_stored_since(tale: Tale) -> None:
-    submitted_twice(tale, trouble="cut", worker=1)
-    tale.tell("read", at=1999, task=TASK, worker=1)
-    tale.write(at=2010, outputs='{"id": "j"}', status="pending", open=True, data=None)
-    assert "although its outputs were stored" in str(tale.faults())
-
-
-def test_a_second_submit_is_no_fault_where_the_answer_was_stored_after_its_worker_looked(tale: Tale) -> None:
-    submitted_twice(tale, trouble="cut")
-    tale.tell("read", at=2010, task=TASK, worker=2)
-    tale.write(at=2015, outputs='{"id": "j"}', status="pending", open=True, data=None)
-    assert "submitted again" not in str(tale.faults())
-
-
-def test_a_submit_under_a_key_of_no_generation_is_doubled(tale: Tale) -> None:
-    tale.begin()
-    tale.submit(key="made up")
-    tale.end(status="cancelled")
-    assert only(tale.faults()) == ("doubled", "asked under the key made up, which is None")
-
-
-def test_a_submit_under_the_key_of_another_task_is_doubled(tale: Tale) -> None:
-    record = Record(generation=1, created_at=0, input=None)
-    tale.begin("jobs/b")
-    tale.end("jobs/b", status="cancelled")
-    tale.begin()
-    tale.submit(key=idempotency_key(Task("jobs", "b"), record))
-    tale.end(status="cancelled")
-    assert "asked under the key" in only(tale.faults())[1]
-
-
-def test_a_resubmit_though_no_job_was_lost_is_doubled(tale: Tale) -> None:
-    tale.begin()
-    tale.submit()
-    tale.write(resubmits=1)
-    tale.submit(resubmits=1, job="k")
-    tale.end(job="k")
-    assert only(tale.faults()) == ("doubled", "resubmit 1 of generation 1, although 0 jobs were lost")
-
-
-def test_a_resubmit_before_it_is_stored_is_doubled(tale: Tale) -> None:
-    tale.begin()
-    tale.submit()
-    tale.poll(said="lost")
-    tale.submit(resubmits=1, job="k")
-    tale.write(resubmits=1)
-    tale.end(job="k")
-    assert only(tale.faults()) == ("doubled", "resubmit 1 of generation 1 before it was stored")
-
-
-def test_asking_again_is_no_second_submit_where_there_is_no_poll(tale: Tale) -> None:
-    tale.begin("plain/a")
-    for _ in range(3):
-        tale.submit("plain/a", verb="ask")
-    tale.end("plain/a")
-    assert tale.faults() == []
-
-
-# --- believed: callbacks
-
-
-def awaited(tale: Tale) -> Tale:
-    """A job has been submitted, and stored."""
-    tale.begin()
-    tale.submit()
-    tale.write(outputs='{"id": "j"}')
-    return tale
+@pytest.mark.parametrize(("kind", "title"), [(kind, title) for kind, titles in FAULTY.items() for title in titles])
+def test_a_history_has_the_fault_that_is_put_into_it(kind: str, title: str) -> None:
+    story, why = FAULTY[kind][title]
+    story(tale := Tale())
+    faults = tale.faults()
+    assert [one for one, reason in faults if why in reason] == [kind]
+    assert len(faults) == 1 or title.startswith(BESIDES)
 
 
 @pytest.mark.parametrize(("said", "status"), [("done", "completed"), ("refused", "failed")])
-def test_what_a_callback_told_may_be_stored_by_it_and_repeated_for_nothing(tale: Tale, said: str, status: str) -> None:
-    awaited(tale)
-    tale.called("running")
-    tale.write(function="callback", status="pending")
-    tale.end(status=status, function="callback")
-    tale.called(said, begun=tale.now - 0.1)
-    tale.called(said)
-    tale.begin(generation=2)
-    tale.called(said, code=404)
-    tale.end(status="cancelled")
+def test_what_a_callback_told_may_be_stored_by_it_and_repeated_for_nothing(said: str, status: str) -> None:
+    tale = Tale().awaited().called("running").write(function="callback", status="pending")
+    tale.end(status=status, function="callback").called(said, begun=tale.now - 0.1).called(said)
+    tale.begin(generation=2).called(said, code=404).end(status="cancelled")
     assert tale.faults() == []
 
 
-@pytest.mark.parametrize("kind", ["unsigned", "forged", "guessed"])
+@pytest.mark.parametrize("kind", ["signed", "unsigned", "forged", "guessed"])
 @pytest.mark.parametrize("code", [404, 500, 503, 504, 0])
-def test_a_callback_that_is_not_genuine_may_have_any_answer_but_one(tale: Tale, kind: str, code: int) -> None:
-    awaited(tale).called(kind=kind, code=code)
-    tale.end()
-    assert tale.faults() == []
+def test_a_callback_that_is_not_answered_promises_nothing_and_one_that_is_not_genuine_may_be_turned_away(
+    kind: str, code: int
+) -> None:
+    assert Tale().awaited().called(kind=kind, code=code).end().faults() == [] or (kind, code) == ("signed", 404)
 
 
 @pytest.mark.parametrize("kind", ["unsigned", "forged", "guessed"])
-def test_a_callback_that_is_not_genuine_and_was_taken_is_believed(tale: Tale, kind: str) -> None:
-    awaited(tale).called(kind=kind)
-    tale.end()
-    fault, why = only(tale.faults())
-    assert fault == "believed"
-    assert why.endswith(f"was taken, although {kind}")
+def test_a_callback_that_is_not_genuine_and_was_taken_is_believed(kind: str) -> None:
+    [(fault, why)] = Tale().awaited().called(kind=kind).end().faults()
+    assert (fault, why.partition("was taken, ")[2]) == ("believed", f"although {kind}")
 
 
-def test_a_late_callback_that_was_taken_is_believed(tale: Tale) -> None:
-    awaited(tale).end()
-    tale.begin(generation=2)
-    tale.called(generation=1)
-    tale.end(status="cancelled")
-    fault, why = only(tale.faults())
-    assert fault == "believed"
-    assert why.endswith("was taken, although the next one had begun")
-
-
-def test_a_callback_that_was_sent_before_the_next_generation_began_may_be_taken_meanwhile(tale: Tale) -> None:
-    awaited(tale).end()
-    tale.begin(generation=2)
-    tale.called(generation=1, begun=tale.now - 3)
-    tale.end(status="cancelled")
-    assert tale.faults() == []
-
-
-UNTOLD: dict[str, Callable[[Tale], object]] = {
-    "nothing": lambda tale: None,
-    "by a forger": lambda tale: tale.called(kind="forged", code=404, at=2000),
-    "of another end": lambda tale: tale.called("refused", at=2000, code=503),
-    "of news": lambda tale: tale.called("running", at=2000),
-    "of another job": lambda tale: tale.called(job="k", at=2000, code=503),
-    "of another generation": lambda tale: tale.called(generation=2, at=2000, code=503),
-    "of another resubmit": lambda tale: tale.called(resubmits=1, at=2000, code=503),
-    "later": lambda tale: tale.called(at=3002),
-}
-
-
-@pytest.mark.parametrize("told", UNTOLD)
-def test_what_a_callback_wrote_though_nobody_had_told_it_is_believed(tale: Tale, told: str) -> None:
-    awaited(tale)
-    UNTOLD[told](tale)
-    tale.now = 3000.0
-    tale.end(function="callback")
-    why = "a callback wrote completed of generation 1, which nobody had told"
-    assert ("believed", why) in tale.faults()
-
-
-def test_an_end_that_was_taken_and_not_stored_is_lost(tale: Tale) -> None:
-    awaited(tale).called()
-    tale.end()
-    fault, why = only(tale.faults())
-    assert fault == "lost"
-    assert why.endswith("was taken, but the end that it told was not stored")
-
-
-@pytest.mark.parametrize("code", [500, 503, 504, 0])
-def test_a_callback_that_was_not_answered_promises_nothing(tale: Tale, code: int) -> None:
-    awaited(tale).called(code=code)
-    tale.end()
-    assert tale.faults() == []
-
-
-def test_a_genuine_callback_that_was_turned_away_is_lost(tale: Tale) -> None:
-    awaited(tale).called(code=404)
-    tale.end()
-    fault, why = only(tale.faults())
-    assert fault == "lost"
-    assert why.endswith("was not taken")
-
-
-# --- leaked
+def test_a_second_submit_is_no_fault_where_the_answer_was_stored_after_its_worker_looked() -> None:
+    tale = Tale().twice(trouble="cut").tell("read", at=2010, task=TASK, worker=2).stored(2015)
+    assert "submitted again" not in str(tale.faults())
 
 
 @pytest.mark.parametrize("place", ["queue", "leases", "jobs", "groups"])
-def test_what_is_left_in_redis_is_leaked(tale: Tale, place: str) -> None:
-    tale.rest(**{place: [TASK]})
-    assert only(tale.faults()) == ("leaked", f"is still in {place}")
-
-
-def test_unsound_keys_are_leaked(tale: Tale) -> None:
-    tale.rest(leaks=["unknown key x"])
-    assert only(tale.faults()) == ("leaked", "unknown key x")
+def test_what_is_left_in_redis_is_leaked(place: str) -> None:
+    assert Tale().rest(**{place: [TASK]}).faults() == [("leaked", f"is still in {place}")]
 
 
 @pytest.mark.parametrize(("status", "generation"), [("completed", 2), ("failed", 1), ("failed", 3)])
-def test_a_dead_letter_whose_item_tells_otherwise_is_leaked(tale: Tale, status: str, generation: int) -> None:
-    tale.begin()
-    tale.end(status="failed")
-    tale.begin(generation=2)
-    tale.submit(generation=2)
-    tale.end(status=status)
+def test_a_dead_letter_whose_item_tells_otherwise_is_leaked(status: str, generation: int) -> None:
+    tale = Tale().begin().end(status="failed").begin(generation=2).submit(generation=2).end(status=status)
     tale.rest(dead={TASK: generation})
-    assert only(tale.faults()) == ("leaked", f"is listed as dead letter of generation {generation}")
+    assert tale.faults() == [("leaked", f"is listed as dead letter of generation {generation}")]
 
 
-def test_a_history_without_an_end_is_no_proof(tale: Tale) -> None:
-    assert only(tale.faults(rest=False)) == ("leaked", "nobody looked at the end")
+def test_a_history_without_an_end_is_no_proof() -> None:
+    assert Tale().faults(rest=False) == [("leaked", "nobody looked at the end")]
 
 
-# --- exceeded
-
-
-def asked(tale: Tale, count: int, every_seconds: float, *, lasting: float = 0.02, worker: int = 1) -> None:
-    """So many polls of the provider with limits, beginning at 2000."""
-    for i in range(count):
-        at = 2000 + i * every_seconds
-        sent: dict[str, Any] = {"begun": at, "sent": at + lasting, "verb": "poll"}
-        tale.submit("limited/a", at=at, job=f"j{i}", worker=worker, **sent)
-        next(event for event in tale.events if event.get("job") == f"j{i}")["done_at"] = at  # jobs are not the point
-
-
-def limited(tale: Tale) -> Tale:
-    tale.begin("limited/a")
-    tale.end("limited/a", status="cancelled")
-    return tale
-
-
-def test_as_many_as_may_be_are_no_fault(tale: Tale) -> None:
-    asked(limited(tale), BURST + PARALLEL, 0.0, lasting=0.0)
-    assert tale.faults() == []
-
-
-def test_as_many_at_once_as_may_be_are_no_fault(tale: Tale) -> None:
-    asked(limited(tale), PARALLEL, RATE_SECONDS, lasting=5)
-    assert tale.faults() == []
-
-
-def test_more_attempts_at_once_than_may_be_are_exceeded(tale: Tale) -> None:
-    asked(limited(tale), PARALLEL + 1, RATE_SECONDS, lasting=5)
-    kind, why = only(tale.faults())
-    assert (kind, why.partition(" at ")[0]) == ("exceeded", f"{PARALLEL + 1} attempts")
-
-
-def test_an_attempt_is_over_when_its_time_is(tale: Tale) -> None:
-    asked(limited(tale), PARALLEL + 1, ATTEMPT_SECONDS / PARALLEL + 0.01, lasting=60)
-    assert tale.faults() == []
-
-
-def test_more_attempts_in_a_time_than_the_rate_allows_are_exceeded(tale: Tale) -> None:
-    asked(limited(tale), 60, RATE_SECONDS / 2)
-    kind, why = only(tale.faults())
-    assert kind == "exceeded"
-    assert "attempts within" in why
-
-
-def open_jobs(tale: Tale, count: int) -> None:
-    for i in range(count):
-        tale.begin(f"limited/{i}")
-        tale.submit(f"limited/{i}", job=f"j{i}")
-
-
-def test_more_open_jobs_than_may_be_are_exceeded(tale: Tale) -> None:
-    open_jobs(tale, OPEN_JOBS + 1)
-    why = next(why for kind, why in tale.faults() if kind == "exceeded")
-    assert why.startswith(f"{OPEN_JOBS + 1} jobs open at once")
-
-
-def test_a_job_is_open_until_it_is_done_or_nobody_asks_after_it(tale: Tale) -> None:
-    open_jobs(tale, OPEN_JOBS)
-    tale.end("limited/0", status="cancelled")
-    tale.begin("limited/next")
-    tale.submit("limited/next", job="next")
+def test_a_job_is_open_until_it_is_done_or_nobody_asks_after_it() -> None:
+    tale = Tale().jobs(OPEN_JOBS).end("limited/0", status="cancelled")
+    tale.begin("limited/next").submit("limited/next", job="next")
     next(event for event in tale.events if event["what"] == "job")["done_at"] = tale.now
     assert "exceeded" not in [kind for kind, _ in tale.faults()]
 
 
-def test_after_a_loss_of_redis_counting_begins_anew(tale: Tale) -> None:
-    asked(limited(tale), PARALLEL + 1, RATE_SECONDS, lasting=5)
-    tale.tell("fault", at=2000 + RATE_SECONDS, place="redis", kind="flush", begun=2000.05)
-    assert tale.faults() == []
-
-
-def test_what_comes_long_after_a_loss_of_redis_counts(tale: Tale) -> None:
-    asked(limited(tale), PARALLEL + 1, RATE_SECONDS, lasting=5)
-    tale.tell("fault", at=1999.9 - AFTERMATH_SECONDS, place="redis", kind="flush", begun=1990.0)
-    assert only(tale.faults())[0] == "exceeded"
-
-
-def test_what_a_process_sends_that_stood_still_beyond_its_lease_does_not_count(tale: Tale) -> None:
-    asked(limited(tale), PARALLEL + 1, RATE_SECONDS, lasting=5, worker=7)
-    tale.tell("freeze", at=1999 - LONG_FROZEN_SECONDS, worker=7, seconds=LONG_FROZEN_SECONDS)
-    assert tale.faults() == []
-
-
-# --- what the checker stands on
-
-
-def test_a_fault_is_told_with_all_that_happened_to_its_task(tale: Tale) -> None:
-    tale.begin()
-    tale.submit(worker=4)
-    tale.tell("kill", function="process", worker=4)
-    tale.tell("kill", function="process", worker=5)
-    tale.begin("jobs/other")
-    tale.rest()
+def test_a_fault_is_told_with_all_that_happened_to_its_task() -> None:
+    tale = Tale().begin().submit(worker=4).tell("kill", function="process", worker=4)
+    tale.tell("kill", function="process", worker=5).begin("jobs/other").rest()
     told = next(fault for fault in judge(tale.events) if fault.task == TASK).told()
     head, *lines = told.split("\n")
     assert head == "lost: jobs/a: generation 1 has not ended"
@@ -668,10 +459,8 @@ def test_twice_as_long_a_history_is_no_more_than_twice_the_work() -> None:
         tale = Tale()
         for number in range(count):
             task = f"limited/{number}"
-            tale.begin(task)
-            tale.submit(task, job=f"j{number}", worker=number, trouble="cut")
-            tale.submit(task, job=f"j{number}", worker=number)
-            tale.end(task, job=f"j{number}")
+            about: dict[str, Any] = {"job": f"j{number}", "worker": number}
+            tale.begin(task).submit(task, trouble="cut", **about).submit(task, **about).end(task, job=f"j{number}")
         tale.events = [Counted(event) for event in tale.events]
         Counted.looks = 0
         assert tale.faults() == []

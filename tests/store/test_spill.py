@@ -403,3 +403,15 @@ def test_32_threads_that_need_it_at_once_make_one_client(s3: Any) -> None:
         kept = list(pool.map(lambda number: spill.keep(TASK, number, LARGE, 0), range(32)))
     assert len({str(one) for one in kept}) == 32
     assert made == [s3]
+
+
+@pytest.mark.parametrize(("room", "spills"), [(0, False), (-1, True)])
+def test_data_stay_in_their_item_up_to_what_an_answer_holds(
+    store: Store, s3: Any, monkeypatch: pytest.MonkeyPatch, room: int, spills: bool
+) -> None:
+    data = {"x": "y" * 1000}
+    monkeypatch.setattr(module, "LINK_ABOVE_BYTES", carried(dumps(data)) + room)
+    item = store.begin(TASK, None, {}, 0)
+    assert item
+    store.complete(TASK, item.generation, data, 0)
+    assert ("Contents" in s3.list_objects_v2(Bucket=BUCKET)) is spills

@@ -229,8 +229,7 @@ def test_a_record_without_a_job_leaves_the_one_that_is_there(store: Store, clock
     item = begin(store, clock)
     store.save(TASK, record(item, outputs={"job": "j"}), clock())
     store.save(TASK, record(item, partial={"p": 1}), clock())
-    saved = store.get(TASK, clock())
-    assert saved
+    saved = get(store, clock)
     assert (saved.outputs, saved.partial) == ({"job": "j"}, {"p": 1})
 
 
@@ -238,8 +237,7 @@ def test_a_resubmit_removes_the_job(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
     store.save(TASK, record(item, outputs={"job": "j"}, partial={"p": 1}), clock())
     store.save(TASK, record(item, outputs=None, partial={"p": 1}, resubmits=1), clock(), resubmit=True)
-    saved = store.get(TASK, clock())
-    assert saved
+    saved = get(store, clock)
     assert (saved.outputs, saved.resubmits, saved.partial) == (None, 1, {"p": 1})
 
 
@@ -249,9 +247,7 @@ def lost_and_begun_again(store: Store, clock: Clock) -> Item:
     store.save(TASK, record(item, outputs={"job": 1}), clock())
     store.save(TASK, record(item, resubmits=1), clock(), resubmit=True)
     store.save(TASK, record(item, outputs={"job": 2}, resubmits=1), clock())
-    there = store.get(TASK, clock())
-    assert there
-    return there
+    return get(store, clock)
 
 
 @pytest.mark.promise("once", "a late worker does not write a lost job over the one that followed")
@@ -269,16 +265,14 @@ def test_what_is_learned_of_the_next_job_is_kept(store: Store, clock: Clock) -> 
     there = lost_and_begun_again(store, clock)
     assert store.save(TASK, record(there, partial={"p": 2}, resubmits=1), clock()) is None
     assert store.save(TASK, record(there, resubmits=2), clock(), resubmit=True) is None
-    saved = store.get(TASK, clock())
-    assert saved
+    saved = get(store, clock)
     assert (saved.outputs, saved.resubmits) == (None, 2)
 
 
 def test_outputs_that_are_empty_are_a_job_all_the_same(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
     store.save(TASK, record(item, outputs={}), clock())
-    saved = store.get(TASK, clock())
-    assert saved
+    saved = get(store, clock)
     assert saved.outputs == {}
 
 
@@ -311,8 +305,7 @@ def test_failing_stores_the_error_and_keeps_job_partial_and_older_data(store: St
 def test_a_refusal_is_told_from_other_failures(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
     store.fail(TASK, item.generation, failed(refused=True), clock())
-    ended = store.get(TASK, clock())
-    assert ended
+    ended = get(store, clock)
     assert ended.refused
 
 
@@ -376,18 +369,15 @@ def paths(store: Store, clock: Clock, value: Json) -> dict[str, Json]:
     item = begin(store, clock, input_={"v": value})
     found["begin"] = item.input["v"]
     store.save(TASK, record(item, outputs={"v": value}, partial=value), clock())
-    saved = store.get(TASK, clock())
-    assert saved
+    saved = get(store, clock)
     assert saved.outputs
     found |= {"input": saved.input["v"], "outputs": saved.outputs["v"], "partial": saved.partial}
     store.fail(TASK, item.generation, failed(error=value), clock())
-    ended = store.get(TASK, clock())
-    assert ended
+    ended = get(store, clock)
     found["error"] = ended.error["error"]
     following = begin(store, clock)
     store.complete(TASK, following.generation, value, clock())
-    done = store.get(TASK, clock())
-    assert done
+    done = get(store, clock)
     found["data"] = done.data
     superseded = store.cancel(TASK, following.generation, clock())
     assert isinstance(superseded, Superseded)
@@ -428,8 +418,7 @@ def test_json_texts_stand_in_the_item_and_above_4_kb_they_are_compressed(real: S
 def test_three_stays_an_integer_on_its_way_out(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
     store.complete(TASK, item.generation, {"three": 3, "half": 1.5, "big": 1e22}, clock())
-    done = store.get(TASK, clock())
-    assert done
+    done = get(store, clock)
     assert json.dumps(done.data) == '{"three": 3, "half": 1.5, "big": 1e+22}'
 
 
@@ -447,8 +436,7 @@ def test_bytes_count_not_characters_and_compressed_they_may_fit(store: Store, cl
     item = begin(store, clock)
     three_bytes_each = "名" * 150_000
     store.complete(TASK, item.generation, three_bytes_each, clock())
-    done = store.get(TASK, clock())
-    assert done
+    done = get(store, clock)
     assert done.data == three_bytes_each
 
 
@@ -469,8 +457,7 @@ def test_oversized_outputs_and_input_are_refused(store: Store, clock: Clock) -> 
 def test_an_oversized_error_is_cut_but_the_failure_is_stored(store: Store, clock: Clock) -> None:
     item = begin(store, clock)
     store.fail(TASK, item.generation, failed("upstream", incompressible(2 * MAX_VALUE_BYTES["error"])), clock())
-    ended = store.get(TASK, clock())
-    assert ended
+    ended = get(store, clock)
     assert ended.status == "failed"
     assert ended.error == failed("upstream", "the provider's error is too large to keep")
 

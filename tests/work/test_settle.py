@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -223,4 +224,28 @@ def test_a_good_answer_outweighs_the_troubles_of_every_other_verb(queue: Queue, 
     troubled = [answered(seed(f"{number}", lease_seconds=30), "release", BAD["release"]) for number in range(9)]
     well = answered(seed("well", lease_seconds=30), "forget", GOOD["forget"])
     settle(queue, PROVIDER, [*troubled, well])
+    assert bench.parts()["gate"] == {}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "outcome", "jobs"),
+    [
+        ({"id": "j"}, Pending(5), {"a": ""}),
+        ({"id": "j"}, Retry(5, Reason.HTTP), {"a": ""}),
+        (None, Retry(5, Reason.HTTP), {}),
+        (None, Retry(5, Reason.TRANSPORT), {"a": ""}),
+    ],
+    ids=["known", "known and in trouble", "refused", "its answer is lost"],
+)
+def test_a_task_keeps_its_jobs_place_while_there_is_one_or_may_be_one(
+    queue: Queue, seed: Any, bench: Bench, outputs: Any, outcome: Any, jobs: Any
+) -> None:
+    held, record = seed("a", lease_seconds=30, has_job=True), replace(RECORD, outputs=outputs)
+    settle(queue, PROVIDER, [settlement(held, "release", "released", outcome=outcome, record=record)])
+    assert bench.parts()["jobs"] == jobs
+
+
+def test_an_outcome_without_a_record_says_nothing_of_the_provider(queue: Queue, seed: Any, bench: Bench) -> None:
+    one = settlement(seed("a", lease_seconds=30), "release", "released", outcome=Retry(5, Reason.HTTP))
+    assert settle(queue, PROVIDER, [one]) == Counter(released=1)
     assert bench.parts()["gate"] == {}

@@ -18,11 +18,11 @@ from shared.task import Task
 from shared.work.settle import Settlement
 from shared.work.tick import SETTLE_SECONDS, Clockwork, Tick
 from shared.work.worker import Worker, record_of
-from tests.conftest import SERVERS
 from tests.support import asking
 from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
 from tests.support.parts import parts_of
+from tests.support.redis_servers import SERVERS
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
 from tests.support.ticking import Trusting
 
@@ -297,6 +297,7 @@ def test_attempts_start_until_the_window_ends(bed: Bed) -> None:
     assert bed.state() == {"a": ("waiting", 1)}
 
 
+@pytest.mark.promise("faults", "two ticks at once, and a tick with little time left")
 def test_a_function_with_less_time_starts_nothing_that_it_could_not_end(bed: Bed) -> None:
     bed.seed("a")
 
@@ -596,6 +597,7 @@ def real(backend: Backend) -> Iterator[RealBed]:
         yield bed
 
 
+@pytest.mark.promise("faults", "our own errors in some tasks of many")
 @pytest.mark.promise("ends", "one failing task or provider harms no other")
 def test_a_bad_task_and_a_broken_one_harm_no_other(real: RealBed, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(10):
@@ -626,6 +628,7 @@ class Died(BaseException):
     """What ends a worker: nothing after it happens."""
 
 
+@pytest.mark.promise("faults", "a task that kills its workers")
 @pytest.mark.promise("ends", "a task that kills its workers fails after `MAX_CRASHES`; no other task is affected")
 def test_a_task_that_kills_its_worker_is_given_up_and_its_neighbours_are_served(
     real: RealBed, monkeypatch: pytest.MonkeyPatch
@@ -678,6 +681,7 @@ def test_tasks_that_fail_together_come_back_one_by_one(bed: Bed, simulator: Simu
     assert max(tenths.values()) < 100
 
 
+@pytest.mark.promise("faults", "a job that never ends, and unexpected words")
 @pytest.mark.promise(
     "ends", "a provider that never finishes ends the task at `maxWaitTime`, with the last partial data"
 )

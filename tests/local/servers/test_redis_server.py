@@ -1,6 +1,5 @@
 """The embedded server is real, private, and gone when it should be."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -12,21 +11,12 @@ from redis.retry import Retry
 
 from local.servers import redis_server
 from local.servers.redis_server import Kind, NoServerError, RedisServer
-
-
-def server(kind: Kind, port: int = 0) -> RedisServer:
-    """A server of this kind; a machine without one skips, CI fails."""
-    try:
-        return RedisServer(kind, port)
-    except NoServerError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
+from tests.support.redis_servers import server_or_skip
 
 
 @pytest.fixture(params=get_args(Kind))
 def running(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    with server(request.param) as running:
+    with server_or_skip(request.param) as running:
         yield running
 
 
@@ -69,7 +59,7 @@ def test_when_it_ends_its_directory_is_gone(running: RedisServer) -> None:
 
 
 def test_two_servers_do_not_see_each_other(running: RedisServer) -> None:
-    with server("valkey") as other, redis.Redis.from_url(other.url) as client:
+    with server_or_skip("valkey") as other, redis.Redis.from_url(other.url) as client:
         assert other.port != running.port
         client.set("a", "b")
         with redis.Redis.from_url(running.url) as first:
@@ -77,7 +67,7 @@ def test_two_servers_do_not_see_each_other(running: RedisServer) -> None:
 
 
 def test_a_port_that_is_taken_is_said_clearly(running: RedisServer) -> None:
-    other = server("valkey", running.port)
+    other = server_or_skip("valkey", running.port)
     with pytest.raises(RuntimeError, match=f"did not start on port {running.port}"):
         other.start()
     other.stop()

@@ -139,3 +139,17 @@ def test_a_secret_of_less_than_8_characters_is_left_in_data() -> None:
     said = {"status": "completed", "u": "/x?key=working", "list": ["working", "networking"]}
     with Site(Says(200, said)) as site:
         assert ask(asked(site, QUERY, "working")).outcome == Completed(said)
+
+
+@pytest.mark.parametrize(("secret", "shown"), [("1234567", "1234567"), ("12345678", "MASKED")])
+def test_the_shortest_secret_that_is_masked_has_eight_characters(secret: str, shown: str) -> None:
+    attachment = Attachment(Attached({}, {"key": secret}, [secret]))
+    assert attachment.text(f"it is {secret}") == f"it is {shown}"
+    assert attachment.text(f"/j?key={secret}&a=1") == ("/j?a=1" if shown == "MASKED" else f"/j?key={secret}&a=1")
+
+
+def test_a_pair_that_has_been_masked_already_may_stand_in_a_body_and_without_one_nothing_does() -> None:
+    query = Attachment(Attached({}, {"key": SECRET}, [SECRET]))
+    assert query.may_be_in(b"/j?key=MASKED")
+    assert not query.may_be_in(b"/j?key=")
+    assert not Attachment(Attached({}, {}, [])).may_be_in(b"/j?key=MASKED")

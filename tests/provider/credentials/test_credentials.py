@@ -184,6 +184,16 @@ def test_a_token_is_fetched_once_for_all_threads() -> None:
         assert site.issued == 1
 
 
+def test_the_clients_secret_is_read_anew_only_after_a_refusal() -> None:
+    secrets = Secrets({"env:SECRET": MARKER})
+    with TokenSite() as site:
+        credentials = Credentials([oauth(site.url + "/token")], secrets, Transport(1))
+        first = credentials.attach(20)
+        credentials.refused(first)
+        credentials.attach(20, fresh=True, since=1)
+    assert [fresh for _, fresh in secrets.reads] == [False, True]
+
+
 def test_a_token_is_renewed_shortly_before_it_expires() -> None:
     clock = Clock()
     with TokenSite(expires_in=3600) as site:

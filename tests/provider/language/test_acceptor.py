@@ -188,6 +188,7 @@ def test_known_words_end_a_task_and_unknown_ones_leave_it_pending(word: Any, kin
         assert outcome(found)["is"] == kind
 
 
+@pytest.mark.promise("faults", "a job that never ends, and unexpected words")
 def test_an_unknown_word_is_polled_no_longer_than_the_file_allows() -> None:
     with Site(Says(200, {"status": "exploded"})) as site:
         asked = provider(rules(site.url, polling={"minDelay": 60, "maxDelay": 60, "maxWaitTime": 600}))
