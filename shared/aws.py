@@ -36,7 +36,7 @@ def prompt(**options: Any) -> Config:
 
 
 def _forget_pause(response: Any, **_: Any) -> None:
-    """A service may ask for a pause of several seconds before the second try; by then nobody waits any more."""
+    """A service may ask for a pause of several seconds before the second try; that is too long for who waits here."""
     if response:
         response[0].headers.pop("x-amz-retry-after", None)
 
@@ -84,9 +84,9 @@ def _parameters(kind: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A secret as text; a text of JSON is one, an object within it is none."""
+    """A secret as text: bytes decoded, text as it is. Raises TypeError for a JSON object."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, str):
         return value
-    raise TypeError("no text")
+    raise TypeError("not text")

@@ -1,7 +1,7 @@
 """Every exception that Meanwhile raises, in one tree.
 
 An error is an exception, "not ready" is a value (see `outcome.py`). Exceptions of redis, requests and botocore do
-not leave the module that calls them: they are raised again from here, `from` theirs.
+not leave the module that calls them: the exceptions below are raised `from` them.
 """
 
 from shared.reasons import Reason

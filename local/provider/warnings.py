@@ -61,7 +61,7 @@ def _callback(rules: Rules, settings: Settings) -> Iterator[str]:
         lacking = " and ".join(name for name, value in needed.items() if not value)
         yield (
             "$.submit: ${callback.url} needs CALLBACK_URL and CALLBACK_SECRET in the deployment, which leaves the file "
-            f"out without them; here {lacking} is not set"
+            f"out without them; not set here: {lacking}"
         )
 
 

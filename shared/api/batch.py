@@ -16,7 +16,7 @@ MAX_RESULTS_BYTES = 3 * 1024 * 1024
 ACCEPTED_AT_ONCE = 8
 """Each thread opens a connection to DynamoDB, which takes the function's processor longer than the calls."""
 ACCEPT_SECONDS = 10.0
-"""What a request needs at most until its answer, once its generation has begun, if nobody is asked."""
+"""What a request needs at most from the beginning of its generation to its answer, without an attempt."""
 NAMING = ("task_id", "provider", "name", "status")
 
 

@@ -47,7 +47,7 @@ class Receiver:
         if item is None or item.generation != generation:
             raise _unknown()
         if item.status == "pending":
-            # news of a job that is lost by now says nothing of the one that followed
+            # what is said of a job that has been lost since says nothing of the job after it
             body = callback.body if is_signed and item.resubmits == resubmits else None
             self._heed(item, None if body is None else Reply(200, callback.headers, body, ""))
         return Answer(status=200, body={"status": "received"})

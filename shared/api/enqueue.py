@@ -210,7 +210,7 @@ def _grouped(begun: Iterable[Begun], key: Callable[[Begun], Key]) -> dict[Key, l
 
 
 def _may_be_attempted(one: Begun) -> bool:
-    """Whether the attempt is ours; without Redis nobody knows what the limits still allow."""
+    """Whether the attempt is ours; without Redis it is not known what the limits still allow."""
     return one.added == "created" or (one.added is None and one.provider.rules.limits == UNLIMITED)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 LONGEST_WAIT_SECONDS = 20
 MAX_CHARACTERS = 1024
-"""A longer header is none of these; its parts would take long to tell."""
+"""A longer header is ignored: splitting it would take long."""
 LONGEST_AGE_SECONDS = 2**31
 """What a greater number of seconds counts as (RFC 9111)."""
 

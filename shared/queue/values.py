@@ -90,6 +90,6 @@ class Place:
 
     @property
     def held_generation(self) -> int:
-        """The generation that is waiting, leased or dead; 0 if none is, so that nobody would come back to it."""
+        """The generation that is waiting, leased or dead; 0 if none is: then no worker would ever claim it."""
         places = (self.due_seconds, self.lease_seconds, self.buried_seconds)
         return 0 if places == (None, None, None) else self.generation

@@ -1,4 +1,4 @@
-"""The DynamoDB item of a task: its attributes, and how JSON values stand in them.
+"""The DynamoDB item of a task: its attributes, how JSON values stand in them, and how large each may be.
 
 | attribute                          | type   | holds                                                            |
 |------------------------------------|--------|------------------------------------------------------------------|

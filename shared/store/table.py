@@ -40,13 +40,7 @@ class Table:
         return item
 
     def update(
-        self,
-        task: Task,
-        expression: str,
-        condition: str,
-        values: Attributes,
-        *,
-        returned: Literal["ALL_NEW", "NONE"],
+        self, task: Task, expression: str, condition: str, values: Attributes, *, returned: Literal["ALL_NEW", "NONE"]
     ) -> Attributes | None:
         """One conditional write; the item as it is then, if asked for. In both texts `#name` is an attribute's name.
 

@@ -95,7 +95,7 @@ class Notifier:
 
 
 def _ends(change: Mapping[str, Any]) -> Iterator[tuple[str, Item]]:
-    """Whom to tell of which end; nobody where the change is none. An open item that was deleted counts as cancelled."""
+    """Whom to tell of which end; nothing where no task ended. An open item that was deleted counts as cancelled."""
     old, new = change.get("OldImage", {}), change.get("NewImage", {})
     if "open" in old and "open" not in new:
         for target in sorted(old.get("notify", {"SS": []})["SS"]):

@@ -103,7 +103,7 @@ class Reconciler:
 
 
 def _end_of(place: Place, item: Item | None) -> Literal["buried", "forgotten"] | None:
-    """How an entry that nobody holds ends; None: it is as its item says, or `_requeue` adds it again."""
+    """How an entry without a lease ends; None: it is as its item says, or `_requeue` adds it again."""
     is_waiting = place.due_seconds is not None
     is_dead = place.buried_seconds is not None and not is_waiting
     if item and item.status == "pending" and not is_dead:

@@ -68,7 +68,7 @@ class Worker:
     def hear(self, item: Item, payload: Reply) -> Settlement | None:
         """What a callback says of a pending item, stored; None where the provider is to be asked now.
 
-        The settlement's hold is nobody's: what becomes of the task in Redis is for the caller to say.
+        The settlement's hold has no token: the caller decides what becomes of the task in Redis.
         """
         hold, record = Hold(item.task, item.generation, token=""), record_of(item)
         provider = self.parts.providers[item.task.provider]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from handlers.process import METRICS
 from local import ROOT, docs
 from shared.reasons import Reason, Trait
 
@@ -68,3 +69,12 @@ def test_a_promise_of_an_unknown_section_is_refused(tmp_path: Path, section: str
     refused = pytest.raises(ValueError, match="unknown section, breakfast") if section == "breakfast" else nullcontext()
     with refused:
         assert f"| tea at five | `{tmp_path.name}/test_tea.py::test_tea` |" in docs.promises("ends", tmp_path)
+
+
+def test_the_page_on_operations_has_every_metric_and_every_message_of_the_log() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    modules = [path for room in ("handlers", "shared") for path in (ROOT / room).rglob("*.py")]
+    code = "".join(path.read_text(encoding="utf-8") for path in modules)
+    messages = re.findall(r'log(?:ger\(\))?\.(?:info|warning|error|exception)\(\s*"([^"]+)"', code)
+    assert len(messages) > 20
+    assert [word for word in (*METRICS, *sorted(set(messages))) if f"`{word}`" not in page] == []

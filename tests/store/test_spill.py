@@ -167,6 +167,14 @@ def test_data_that_an_answer_could_not_hold_go_to_s3_however_well_they_compress(
     assert item.data.in_answer == carried(dumps(VAST)) > LINK_ABOVE_BYTES
 
 
+def test_what_completes_returns_the_data_themselves_unless_an_answer_needs_a_link(store: Store, clock: Clock) -> None:
+    done = store.complete(TASK, begin(store, clock).generation, LARGE, clock())
+    assert isinstance(done, Item)
+    assert (done.data, isinstance(there(store, clock).data, Spilled)) == (LARGE, True)
+    vast = store.complete(TASK, begin(store, clock).generation, VAST, clock())
+    assert vast == there(store, clock)
+
+
 def test_without_a_bucket_data_stay_in_the_item_up_to_its_limit(dynamodb: "DynamoDBClient", clock: Clock) -> None:
     store = Store(dynamodb, TABLE, RETENTION_SECONDS)
     assert completed(store, clock).data == LARGE

@@ -33,7 +33,7 @@ def operations(file: dict[str, Json]) -> Iterator[tuple[str, dict[str, Json], bo
     """Every operation, with its location, and whether the reply to another goes before it."""
     for key in ("submit", "poll", "result", "cancel"):
         given = file.get(key)
-        several = given if isinstance(given, list) and key in ("submit", "result") else [given]
+        several = given if isinstance(given, list) else [given]
         for i, one in enumerate(several):
             if isinstance(one, dict):
                 asks_again = key == "submit" and one is several[-1] and "poll" not in file

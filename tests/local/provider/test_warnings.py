@@ -50,7 +50,7 @@ def test_a_callback_that_the_settings_do_not_allow_is_a_warning_that_names_them(
     call("check", write(submit=HOOKED))
     (warning,) = call.warnings
     assert "${callback.url} needs CALLBACK_URL and CALLBACK_SECRET in the deployment" in warning
-    assert "here CALLBACK_SECRET is not set" in warning
+    assert "not set here: CALLBACK_SECRET" in warning
     monkeypatch.setenv("CALLBACK_SECRET", "ssm:/callback")
     call("check", write(submit=HOOKED))
     assert call.warnings == []

@@ -264,10 +264,7 @@ def test_check_says_every_fault_at_once_each_with_its_place_and_production_the_f
     ]  # fmt: skip
     assert {
         "$.submit.url: must be a text",
-        (
-            "$.polling.every: is not known; there are hints, initialDelay, jitter, maxDelay, maxErrors, maxResubmits, "
-            "maxWaitTime, minDelay, multiplier, notFoundGrace"
-        ),
+        f"$.polling.every: is not known; there are {', '.join(sorted(SCHEMA['$defs']['Polling']['properties']))}",
         "$.submit.body: ${inptu.x} reads 'inptu'; there are input (input.inptu?), outputs, task, callback and response",
         "$.acceptors[0].expected: is missing",
         "$.acceptors[0].state: must be one of failure, pending, resubmit, retry, success",

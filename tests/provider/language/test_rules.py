@@ -1,0 +1,71 @@
+"""A provider file as production reads it: what is absent, and what may stand where."""
+
+from typing import Any
+
+import pytest
+
+from shared.errors import ProviderFileError
+from tests.support.asking import DONE, rules
+
+SERVER = "http://a.example"
+READS = {"url": "/b/${response.body.id}"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "partial"),
+    [
+        ({}, "body"),
+        ({"data": "body.a"}, "body.a"),
+        ({"data": "body.a", "result": {"url": "/r"}}, "null"),
+        ({"data": "body.a", "partial": "body.b"}, "body.b"),
+        ({"data": "body.a", "partial": "null"}, "null"),
+        ({"data": "body.a", "partial": "body.b", "result": {"url": "/r"}}, "body.b"),
+    ],
+    ids=str,
+)
+def test_what_is_partial_data_where_the_file_does_not_say(parts: Any, partial: str) -> None:
+    assert rules(SERVER, **parts).partial.text == partial
+
+
+def test_an_acceptor_compares_what_the_file_calls_its_status_unless_it_says_otherwise() -> None:
+    own = DONE | {"argument": "body.b"}
+    found = rules(SERVER, status="body.a", acceptors=[DONE, own]).acceptors
+    assert [one.argument.text for one in found] == ["body.a", "body.b"]
+
+
+def test_the_wait_for_the_first_answer_is_the_file_s_or_the_usual() -> None:
+    assert rules(SERVER).first_answer_seconds(5) == 5
+    assert rules(SERVER, firstAnswer=0).first_answer_seconds(5) == 0
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"submit": [{"url": "/a"}, READS], "poll": {"url": "/p"}},
+        {"submit": [{"url": "/a"}, READS, {"url": "/c"}]},
+        {"result": READS},
+        {"result": [READS, READS]},
+    ],
+    ids=str,
+)
+def test_response_is_the_reply_before(parts: Any) -> None:
+    assert rules(SERVER, **parts).submit_steps
+
+
+@pytest.mark.parametrize(
+    ("parts", "location"),
+    [
+        ({"submit": READS}, "$.submit"),
+        ({"submit": [READS, {"url": "/b"}], "poll": {"url": "/p"}}, "$.submit[0]"),
+        ({"submit": [{"url": "/a"}, READS]}, "$.submit[1]"),  # it is sent alone when it asks again
+        ({"poll": READS}, "$.poll"),
+        ({"cancel": READS}, "$.cancel"),
+    ],
+    ids=str,
+)
+def test_an_operation_that_is_sent_first_has_no_response(parts: Any, location: str) -> None:
+    with pytest.raises(ProviderFileError) as caught:
+        rules(SERVER, **parts)
+    assert str(caught.value).startswith(
+        f"{location}.url: ${{response.body.id}} uses response, but no reply goes before"
+    )
