@@ -19,29 +19,22 @@ from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.clock import START_MS
+from tests.support.items import pending_item
 
 if TYPE_CHECKING:
     pass
 
 TASK = Task("example", "a")
 ERROR = {"reason": "upstream", "error": "no such customer", "refused": False}
-ITEM = Item(
-    task=TASK,
-    status="pending",
+ITEM = pending_item(
+    TASK,
+    START_MS,
     generation=7,
-    created_at=START_MS,
     updated_at=START_MS + 1500,
-    completed_at=None,
-    expires_at=None,
-    submitted_at=None,
-    resubmits=0,
-    input_digest="d",
-    group="",
     input={"secret": "S3CRET"},
     outputs={"id": "S3CRET"},
     partial={"b": 3, "c": None},
     data={"a": 1, "b": 2},
-    error=None,
 )
 
 

@@ -81,36 +81,22 @@ def repairs(world: World, **counts: int) -> None:
     world.check(NAME)
 
 
-def ends_well(world: World) -> None:
-    world.simulator.say(DONE)
-    world.finish(NAME)
-    world.check_end(NAME)
-    assert world.status(NAME) == "completed"
-    assert len(world.submits(NAME)) == 1
+LOSSES = {
+    waiting: ["queue", "state", "queue tasks", "queue state", "state tasks", "queue state tasks"],
+    leased: ["leases", "queue", "queue leases"],
+}
 
 
 @pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")
-@pytest.mark.parametrize(
-    "parts",
-    [("queue",), ("state",), ("queue", "tasks"), ("queue", "state"), ("state", "tasks"), ("queue", "state", "tasks")],
-    ids=" and ".join,
-)
-def test_an_open_item_whose_task_has_lost_a_part_is_requeued(world: World, parts: tuple[str, ...]) -> None:
-    waiting(world)
-    lose(world, *parts)
+@pytest.mark.parametrize(("where", "parts"), [(where, parts) for where, losses in LOSSES.items() for parts in losses])
+def test_an_open_item_whose_task_has_lost_a_part_is_requeued(
+    world: World, where: Callable[[World], None], parts: str
+) -> None:
+    where(world)
+    lose(world, *parts.split())
     old(world)
     repairs(world, **REQUEUED)
-    ends_well(world)
-
-
-@pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")
-@pytest.mark.parametrize("parts", [("leases",), ("queue",), ("queue", "leases")], ids=" and ".join)
-def test_an_open_item_whose_task_was_at_work_and_lost_a_part_is_requeued(world: World, parts: tuple[str, ...]) -> None:
-    leased(world)
-    lose(world, *parts)
-    old(world)
-    repairs(world, **REQUEUED)
-    ends_well(world)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")
@@ -125,7 +111,7 @@ def test_a_task_without_record_is_handed_out_with_what_its_item_knows_and_that_i
     assert world.process() == {"job": {"claimed": 1, "snoozed": 1}}
     assert "record unreadable" in [line.message for line in caplog.records]
     assert world.bench.leaks() == []
-    ends_well(world)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")

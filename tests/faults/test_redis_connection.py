@@ -59,16 +59,6 @@ def warm(world: World) -> None:
     queue.dead("job")
 
 
-def ends_well(world: World) -> None:
-    """It is completed in the end, by the one job that was begun."""
-    world.check(NAME)
-    world.simulator.say(DONE)
-    world.finish(NAME)
-    world.check_end(NAME)
-    assert world.status(NAME) == "completed"
-    assert len(world.submits(NAME)) == 1
-
-
 # --- what a warm function does not even notice
 
 
@@ -116,7 +106,7 @@ def test_a_server_that_stays_read_only_is_away_and_the_task_waits(way: Proxy, wo
     assert world.process() == {"job": {"unreachable": 1}}
     assert world.post("meanwhile").status == 202
     world.redis.replicaof("NO", "ONE")
-    ends_well(world)
+    world.ends_well(NAME)
     world.finish("meanwhile")
     world.check_end("meanwhile")
     assert len(world.submits("meanwhile")) == 1
@@ -147,7 +137,7 @@ def test_an_add_whose_reply_is_lost(world: World, way: Proxy) -> None:
     way.lose_next_reply()
     assert world.post(NAME).body["deduplicated"] is False
     assert way.lost == 1
-    ends_well(world)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "a reply of Redis is lost")
@@ -158,7 +148,7 @@ def test_a_claim_whose_reply_is_lost_leaves_its_tasks_to_their_lease(world: Worl
     assert world.process() == {}
     assert world.simulator.calls(NAME) == asked
     assert way.lost == 1
-    ends_well(world)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "a reply of Redis is lost")
@@ -181,7 +171,7 @@ def test_a_settlement_whose_reply_is_lost_counts_as_lost_and_has_happened_once(
         "failed": ["dead"],
     }[status]
     if status == "pending":
-        ends_well(world)
+        world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "a reply of Redis is lost")
@@ -216,7 +206,7 @@ def test_a_claim_whose_reply_is_late_is_not_repeated_and_the_late_reply_is_nobod
     asked = world.simulator.calls(NAME)
     assert world.process() == {}
     assert world.simulator.calls(NAME) == asked
-    ends_well(world)
+    world.ends_well(NAME)
 
 
 def scripts_run(world: World) -> int:
@@ -237,7 +227,7 @@ def test_a_settlement_whose_reply_is_late_has_happened_once(world: World, way: P
     if said is DONE:
         world.check_end(NAME)
     else:
-        ends_well(world)
+        world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "a reply of Redis comes too late")
@@ -248,7 +238,7 @@ def test_an_add_whose_reply_is_late_is_accepted_asked_and_left_to_its_lease(worl
     assert world.post(NAME).status == 202
     way.release()
     assert [place for place, _ in world.bench.state("job").values()] == ["processing"]
-    ends_well(world)
+    world.ends_well(NAME)
 
 
 # --- a server that is busy with somebody else's script
@@ -270,7 +260,7 @@ def test_while_somebodys_script_keeps_redis_busy_requests_are_accepted_and_tasks
     assert world.post("meanwhile").status == 202
     world.redis.script_kill()
     thread.join(PATIENCE_SECONDS)
-    ends_well(world)
+    world.ends_well(NAME)
     world.finish("meanwhile")
     world.check_end("meanwhile")
     assert len(world.submits("meanwhile")) == 1
@@ -318,7 +308,7 @@ def test_a_redis_that_nobody_answers_for_costs_a_request_one_short_wait_and_reco
         assert 0 < sum(waits[black_hole]) < PROMPT_SECONDS
         wiring.queue()._client.close()
     world.forget_wiring()
-    ends_well(world)
+    world.ends_well(NAME)
 
 
 @pytest.mark.parametrize("silent", [True, False], ids=["black hole", "closed port"])

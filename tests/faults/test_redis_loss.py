@@ -19,16 +19,6 @@ DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
 
 
-def ends_well(world: World) -> None:
-    """It is completed in the end, by the one job that was begun."""
-    world.check(NAME)
-    world.simulator.say(DONE)
-    world.finish(NAME)
-    world.check_end(NAME)
-    assert world.status(NAME) == "completed"
-    assert len(world.submits(NAME)) == 1
-
-
 @pytest.fixture
 def server(start_server: StartServer) -> RedisServer:
     return start_server()
@@ -59,7 +49,7 @@ def test_redis_that_loses_everything_while_a_request_asks(lose: Losing) -> None:
     assert world.bench.state("job") == {}
     world.pass_(LEASE_SECONDS + 1)
     assert world.reconcile() == {"job": {"seen": 1, "requeued": 1}}
-    ends_well(world)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("ends", "when Redis has lost everything, the tasks come back with their jobs")
@@ -69,7 +59,7 @@ def test_redis_that_loses_everything_while_a_task_is_asked_after(lose: Losing) -
     world.due(NAME)
     world.simulator.say(FURTHER.after(loses))
     assert world.process() == {"job": {"claimed": 1, "lost": 1}}
-    ends_well(world)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "Redis loses everything while a task is requested, polled or completed")
@@ -159,7 +149,7 @@ def test_a_failover_that_loses_an_add(replicas: Pair, replicated: World) -> None
     assert replicated.post(NAME).status == 202
     replicas.fail_over()
     assert replicated.bench.state("job") == {}
-    ends_well(replicated)
+    replicated.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "a failover to a replica that lacks an add or a claim")
@@ -171,7 +161,7 @@ def test_a_failover_that_loses_a_claim(replicas: Pair, replicated: World, said: 
     replicas.fall_behind()
     replicated.simulator.say(said.after(replicas.fail_over), said)
     assert replicated.process() == {"job": {"claimed": 2, "lost": 1, counts_as: 1}}  # it is due again at once
-    ends_well(replicated)
+    replicated.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "a failover to a replica that lacks an add or a claim")
@@ -217,23 +207,16 @@ def test_a_failover_that_loses_the_claim_of_a_submit_leads_to_a_second_one_under
 
 
 @pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")
-def test_a_failover_that_loses_a_completion(replicas: Pair, replicated: World) -> None:
+@pytest.mark.parametrize(("said", "counts_as"), [(DONE, "completed"), (FURTHER, "snoozed")])
+def test_a_failover_that_loses_a_completion_or_a_release(
+    replicas: Pair, replicated: World, said: Said, counts_as: str
+) -> None:
     replicated.due(NAME)
-    replicated.simulator.say(DONE.after(replicas.fall_behind))
-    assert replicated.process() == {"job": {"claimed": 1, "completed": 1}}
+    replicated.simulator.say(said.after(replicas.fall_behind))
+    assert replicated.process() == {"job": {"claimed": 1, counts_as: 1}}
     replicas.fail_over()
     assert [place for place, _ in replicated.bench.state("job").values()] == ["processing"]
-    ends_well(replicated)
-
-
-@pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")
-def test_a_failover_that_loses_a_release(replicas: Pair, replicated: World) -> None:
-    replicated.due(NAME)
-    replicated.simulator.say(FURTHER.after(replicas.fall_behind))
-    assert replicated.process() == {"job": {"claimed": 1, "snoozed": 1}}
-    replicas.fail_over()
-    assert [place for place, _ in replicated.bench.state("job").values()] == ["processing"]
-    ends_well(replicated)
+    replicated.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")

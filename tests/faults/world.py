@@ -22,7 +22,7 @@ from tests.support.api_events import Context, Event, rest
 from tests.support.clock import Clock
 from tests.support.deployment import Answered
 from tests.support.keys import Bench, RedisKeys
-from tests.support.simulator import JOB, Simulator
+from tests.support.simulator import DONE, JOB, Simulator
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -211,6 +211,15 @@ class World:
             assert seen.status == 404
             return
         expected_view(item, self.bench.parts(provider), self.clock(), (before, after)).compare(seen.body)
+
+    def ends_well(self, name: str) -> None:
+        """Assert that the task is completed in the end, by the one job that was begun."""
+        self.check(name)
+        self.simulator.say(DONE)
+        self.finish(name)
+        self.check_end(name)
+        assert self.status(name) == "completed"
+        assert len(self.submits(name)) == 1
 
     def check_end(self, name: str, provider: str = "job") -> None:
         """It has ended, once, and has left nothing; a failure that nobody was told at once, a dead letter."""

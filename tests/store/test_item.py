@@ -23,6 +23,7 @@ from shared.store.item import (
     parse,
 )
 from shared.task import Task
+from tests.support.items import pending_item
 
 TASK = Task("example", "a")
 ATTRIBUTES: dict[str, Any] = {
@@ -59,24 +60,7 @@ def test_no_attributes_are_no_item(none: Any) -> None:
 
 
 def test_what_the_item_lacks_is_none() -> None:
-    assert item() == Item(
-        task=TASK,
-        status="pending",
-        generation=7,
-        created_at=1000,
-        updated_at=2000,
-        completed_at=None,
-        expires_at=None,
-        submitted_at=None,
-        resubmits=0,
-        input_digest="d",
-        group="",
-        input={},
-        outputs=None,
-        partial=None,
-        data=None,
-        error=None,
-    )
+    assert item() == pending_item(TASK, 1000, generation=7, updated_at=2000, input_digest="d")
 
 
 def test_numbers_and_the_attempt_are_read() -> None:

@@ -10,6 +10,7 @@ from shared.record import Record
 from shared.store import Item, Superseded
 from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
 from shared.task import Task
+from tests.support.items import pending_item
 
 
 class MemoryStore:
@@ -53,23 +54,15 @@ class MemoryStore:
             unchanged = item is None or item.expired(now)
         if not unchanged or (item is not None and item.status == "pending"):
             return None
-        self.items[task] = Item(
-            task=task,
-            status="pending",
+        self.items[task] = pending_item(
+            task,
+            now,
             generation=(item.generation if item else now) + 1,
-            created_at=now,
-            updated_at=now,
-            completed_at=None,
-            expires_at=None,
-            submitted_at=None,
-            resubmits=0,
             input_digest=digest(input_),
             group=group,
             input=input_,
             outputs=item.outputs if item and keep_outputs else None,
-            partial=None,
             data=item.data if item and seen else None,
-            error=None,
             notify=frozenset([notify] if notify else []),
         )
         return self.items[task]

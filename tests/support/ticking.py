@@ -27,6 +27,7 @@ from shared.work.parts import Parts
 from shared.work.tick import Clockwork, Tick
 from shared.work.worker import Worker
 from tests.support.clock import START_MS
+from tests.support.items import pending_item
 from tests.support.keys import PREFIX
 
 BETWEEN_SECONDS = 0.02
@@ -36,24 +37,7 @@ class Trusting:
     """A store for which every task is pending in its first generation, and every write is well."""
 
     def get(self, task: Task, now: int) -> Item:
-        return Item(
-            task=task,
-            status="pending",
-            generation=1,
-            created_at=now,
-            updated_at=START_MS,
-            completed_at=None,
-            expires_at=None,
-            submitted_at=None,
-            resubmits=0,
-            input_digest="",
-            group="",
-            input={},
-            outputs=None,
-            partial=None,
-            data=None,
-            error=None,
-        )
+        return pending_item(task, START_MS)
 
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> None:
         return None
