@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
-from local.provider.parts import expressions, operations
+from local.provider.parts import operations
 from shared.codec import Json
 from shared.errors import ProviderFileError
 from shared.provider.language import faults
@@ -35,9 +35,6 @@ def in_rules(rules: Rules, settings: Settings) -> Iterator[str]:
     headers = [(one.name if isinstance(one, ApiKey) else "Authorization").lower() for one in rules.security]
     for header in sorted({name for name in headers if headers.count(name) > 1}):
         yield f"$.security: {header} is set twice; a request has it once"
-    for location, expression in expressions(rules):
-        for name in sorted({name for name, _ in expression.references} & {"true", "false"}):
-            yield f"{location}: {expression.text} reads a field {name!r}; the value needs backticks: `{name}`"
 
 
 def _braces(file: dict[str, Json]) -> Iterator[str]:

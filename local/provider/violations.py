@@ -12,6 +12,7 @@ from jsonschema.exceptions import ValidationError
 from local.provider.schema import FORMATS, schema
 from shared.codec import Json
 from shared.errors import ProviderFileError
+from shared.provider.language.expression import Expression
 
 _KINDS = {
     "string": "a text",
@@ -43,7 +44,11 @@ def _validator() -> jsonschema.Draft202012Validator:
     formats = jsonschema.FormatChecker(())
 
     def is_one(kind: type, value: Json) -> bool:
-        return not isinstance(value, str) or kind(value) is not None
+        made = kind(value) if isinstance(value, str) else None
+        for name, _ in made.references if isinstance(made, Expression) else ():
+            if name in ("true", "false"):
+                raise ProviderFileError(f"{value} reads a field {name!r}; the value needs backticks: `{name}`")
+        return True
 
     for name, kind in FORMATS.items():
         formats.checks(name, ProviderFileError)(lambda value, kind=kind: is_one(kind, value))

@@ -79,4 +79,4 @@ def _spellings(character: str) -> str:
     escaped = "".join(rf"\\{{1,4}}u{units[i : i + 4]}" for i in range(0, len(units), 4))
     plus = r"|\+" if character == " " else ""
     plain = r"\\{1,2}" if character == "\\" else rf"\\{{0,4}}+{re.escape(character)}"  # no way back: linear
-    return rf"(?:{plain}|(?i:{percent}|{escaped}){plus})"
+    return rf"(?:(?i:{percent}|{escaped})|{plain}{plus})"  # the longest first: `%25` is more than `%`

@@ -145,11 +145,11 @@ def test_a_number_that_is_said_to_stand_in_the_body_is_none(write: Write, call: 
 
 def test_a_value_without_backticks_is_a_fault_that_says_so(write: Write, call: Call) -> None:
     rule = {"state": "success", "argument": "body.done == true", "expected": True}
+    said = "$.acceptors[0].argument: body.done == true reads a field 'true'; the value needs backticks: `true`"
     assert call("check", write(acceptors=[rule])) == 1
-    assert (
-        "$.acceptors[0].argument: body.done == true reads a field 'true'; the value needs backticks: `true`"
-        in call.text
-    )
+    assert said in call.text
+    assert call("check", write(acceptors=[rule], freshness=-1)) == 1  # beside other faults, too
+    assert said in call.text
 
 
 def test_a_secret_in_the_file_is_a_fault_that_does_not_show_it(write: Write, call: Call) -> None:

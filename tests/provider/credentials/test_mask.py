@@ -50,6 +50,11 @@ def test_any_secret_is_hidden(secret: str, spelled: object) -> None:
     assert mask(secret).may_be_in(json.dumps(spelled(secret)).encode())
 
 
+@pytest.mark.parametrize(("secret", "spelled"), [("a%", "a%25"), ("%", "%25"), ("a\\", r"a\u005c"), ("a\\", r"a\\")])
+def test_nothing_is_left_of_a_last_character_that_is_part_of_its_own_spelling(secret: str, spelled: str) -> None:
+    assert mask(secret).text(f"-{spelled}-") == f"-{MASKED}-"
+
+
 def test_it_is_hidden_in_names_and_values_of_any_depth_and_nothing_else_changes() -> None:
     value = {"a": [f"Bearer {SECRET}", 1, None, True, 1.5], SECRET: {"b": SECRET}, "c": "secret"}
     hidden = {"a": [f"Bearer {MASKED}", 1, None, True, 1.5], MASKED: {"b": MASKED}, "c": "secret"}
