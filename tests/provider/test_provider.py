@@ -280,7 +280,7 @@ def test_a_cancel_has_only_the_time_that_the_attempt_left() -> None:
         transport = Transport(2, clock=lambda: now[0])
         found = rules(site.url, **POLLED, cancel=CANCEL, polling=SHORT)
         asked = Provider(found, transport, Credentials((), Secrets(), transport), Random(1))
-        asked._exchange._clock = lambda: now[0]
+        asked._exchange.clock = lambda: now[0]
         assert ask(asked, submitted(), now=START_MS + 60_000).outcome == Failed(Reason.TIMEOUT)
         assert [seen.method for seen in site.calls] == ["GET"]
 

@@ -7,7 +7,8 @@ import pytest
 
 from shared.outcome import Completed, Failed
 from shared.provider.credentials.attachment import Attachment
-from shared.provider.credentials.credentials import Attached
+from shared.provider.language.part import Reference
+from shared.provider.language.security import ApiKey
 from shared.reasons import Reason
 from shared.record import Record
 from tests.provider.test_attempt import answering
@@ -45,7 +46,8 @@ def stored(known: Record) -> str:
     ],
 )
 def test_a_key_leaves_the_query_of_a_link_and_is_masked_elsewhere(link: str, without: str) -> None:
-    attachment = Attachment(Attached({}, {"key": "k3y-/+ of us"}, ["k3y-/+ of us"]))
+    attachment = Attachment()
+    attachment.add(ApiKey(where="query", name="key", secret=Reference("env:KEY")), "k3y-/+ of us")
     assert attachment.text(link.replace("KEY", quote("k3y-/+ of us", safe=""))) == without
 
 
