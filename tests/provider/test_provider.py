@@ -65,7 +65,7 @@ def test_a_poll_operation_makes_the_first_attempt_a_submit_that_must_not_be_repe
 
 
 def test_trouble_of_our_own_is_a_retry_like_any_other() -> None:
-    found = provider(rules("http://a.example")).retry(record(), now=START_MS, reason=Reason.CRASHED)
+    found = provider(rules("http://a.example")).delays.retry(record(), START_MS, Reason.CRASHED)
     assert (outcome(found)["is"], found.record.errors, found.record.reason) == ("retry", 1, "crashed")
 
 
