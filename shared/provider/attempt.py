@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -40,30 +41,33 @@ class Attempt:
     def run(self) -> Finding:
         """Ask, and tell what the replies mean."""
         try:
-            return self.ask()
+            if self.record.outputs is None:
+                return self.through(self.rules.submit_steps, "submit")
+            return self.through([self.rules.asks_again], "poll")
         except TransportError as error:
             if Trait.HOPELESS in error.reason.traits:
                 return Finding(Failed(error.reason, str(error)), self.record)
             return self.delays.retry(self.record, self.now, error.reason)
 
-    def ask(self) -> Finding:
-        """Submit or poll. Raises TransportError."""
-        first = self.record.outputs is None
-        stage: Stage = "submit" if first else "poll"
-        steps = list(self.rules.submit_steps) if first else [self.rules.asks_again]
-        response: Json = None
+    def through(self, steps: Sequence[Operation], stage: Stage, response: Json = None) -> Finding:
+        """What the reply to the last of these operations means, or the first that does not lead on to the next.
+
+        Raises TransportError.
+        """
         while True:
-            operation, *steps = steps
+            operation, *others = steps
             reply = self.send(operation, stage, response)
             if isinstance(reply, Finding):
                 return reply
             verdict, acceptor = self.judged(reply, stage)
-            goes_on = verdict in ("pending", "success")
-            if not steps or not goes_on:
+            leads_on = verdict == "success" or (verdict == "pending" and stage == "submit")
+            if not others or not leads_on:
                 break
-            response = reply.envelope  # nothing else is kept of it: an error in a later one repeats them all
-        if first and goes_on:
+            steps, response = others, reply.envelope  # no more is recorded: an error in a later one repeats them all
+        if stage == "submit" and leads_on:
             self.record = dataclasses.replace(self.record, outputs=self.context["outputs"], job_at=self.now)
+        if stage == "result" and leads_on:
+            return self.result(operation, self.context | {"response": response}, reply)
         return self.concluded(verdict, acceptor, reply, stage)
 
     def hear(self, payload: Reply) -> Finding | None:
@@ -114,8 +118,10 @@ class Attempt:
         match verdict:
             case "pending":
                 return self.pending(acceptor, reply, stage)
+            case "success" if self.rules.result_steps:  # in the same attempt; what goes wrong there returns to poll
+                return self.through(self.rules.result_steps, "result", reply.envelope)
             case "success":
-                return self.success(reply, stage)
+                return Finding(Completed(self.rules.data.of(reply.envelope)), self.record)
             case "failure":
                 return self.failure(acceptor, reply, stage)
             case "resubmit":
@@ -138,36 +144,15 @@ class Attempt:
     def learn(self, reply: Decoded) -> None:
         """Keep what a pending reply tells: partial data, where there is any, and progress."""
         partial = self.rules.partial.of(reply.envelope)
-        self.record = dataclasses.replace(
-            self.record,
-            partial=self.record.partial if partial is None else partial,
-            progress=self.rules.progress.of(reply.envelope),
-            unauthorized_at=None,
-        )
+        partial = self.record.partial if partial is None else partial
+        progress = self.rules.progress.of(reply.envelope)
+        self.record = dataclasses.replace(self.record, partial=partial, progress=progress, unauthorized_at=None)
 
-    def success(self, reply: Decoded, stage: Stage) -> Finding:
-        """The job is done: fetch its result in the same attempt; what goes wrong there returns to poll."""
-        rules = self.rules
-        if stage == "result" or not rules.result_steps:
-            return Finding(Completed(rules.data.of(reply.envelope)), self.record)
-        response: Json = None
-        for operation in rules.result_steps:
-            response = reply.envelope
-            found = self.send(operation, "result", response)
-            if isinstance(found, Finding):
-                return found
-            reply = found
-            verdict, acceptor = self.judged(reply, "result")
-            if verdict != "success":
-                return self.concluded(verdict, acceptor, reply, "result")
-        last = rules.result_steps[-1]
-        if last.next is not ABSENT:
-            return self.pages(last, self.context | {"response": response}, reply)
-        data = reply.url if last.decode == "url" else rules.data.of(reply.envelope)
-        return Finding(Completed(data), self.record)
-
-    def pages(self, operation: Operation, context: dict[str, Json], reply: Decoded) -> Finding:
-        """The pages of a result, joined."""
+    def result(self, operation: Operation, context: dict[str, Json], reply: Decoded) -> Finding:
+        """The data in the reply to the last operation, or those of its pages, joined."""
+        if operation.next is ABSENT:
+            data = reply.url if operation.decode == "url" else self.rules.data.of(reply.envelope)
+            return Finding(Completed(data), self.record)
         joined: list[Json] = []
         for page in self.exchange.pages(operation, context, reply, self.keep):
             verdict, acceptor = self.judged(page, "result")

@@ -53,12 +53,8 @@ class Provider:
 
     def attempt(self, task: Task, record: Record, *, now: int, seconds: float) -> Finding:
         """One attempt within `seconds`, at `now` (epoch ms): the submit if there is no job yet, else a poll."""
-        record = dataclasses.replace(
-            record,
-            attempts=record.attempts + 1,
-            asked_at=now,
-            submitted_at=now if record.submitted_at is None else record.submitted_at,
-        )
+        begun = now if record.submitted_at is None else record.submitted_at
+        record = dataclasses.replace(record, attempts=record.attempts + 1, asked_at=now, submitted_at=begun)
         exchange = self._exchange.begin(seconds, record.unauthorized_at)
         context = self._context(task, record)
         if self._callback_url and (record.outputs is None or not self.rules.poll):
