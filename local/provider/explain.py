@@ -9,7 +9,7 @@ from shared.limits import UNLIMITED
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
-from shared.provider.language.placeholder import is_placeholder
+from shared.provider.language.placeholder import lone
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
 
@@ -56,7 +56,7 @@ def span(seconds: float) -> str:
 
 def request(operation: Operation, server: str) -> str:
     """A request in a few words; what is filled in later stands in ${…}."""
-    url = operation.url if is_placeholder(operation.url) else urljoin(server, operation.url)
+    url = operation.url if lone(operation.url) else urljoin(server, operation.url)
     asked = "&".join(f"{name}={_plain(value)}" for name, value in operation.query.items())
     query = f"{'&' if '?' in url else '?'}{asked}" if asked else ""
     body = "" if operation.body is None else f" with {_BODIES[operation.content_type]}"

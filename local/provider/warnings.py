@@ -8,7 +8,7 @@ from local.provider.parts import expressions, operations
 from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
-from shared.provider.language.placeholder import is_placeholder, literals
+from shared.provider.language.placeholder import literals, lone
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import OAuth2
 from shared.provider.wire.origin import has_origin, origin_of
@@ -112,7 +112,7 @@ def _url(location: str, operation: Operation, rules: Rules) -> Iterator[str]:
         )
     elif path and not server.endswith("/") and not url.startswith(("/", "$", "http:", "https:")):
         yield f"{location}.url takes the place of the last part of {path}; write the server with / at its end"
-    if url.startswith("${") and not url.startswith("${+") and not is_placeholder(url):
+    if url.startswith("${") and not url.startswith("${+") and not lone(url):
         yield f"{location}.url begins with a value, which is percent-encoded; write ${{+…}} if it is the start of a URL"
     if any("${" in part for part in literals(url)):
         yield f"{location}.url has a ${{ without its }}"

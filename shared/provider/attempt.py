@@ -2,11 +2,14 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from msgspec import structs
 
 from shared.codec import Json
 from shared.errors import TransportError
-from shared.outcome import Completed, Failed, Pending, Retry, RetryAction
+from shared.outcome import Completed, Failed, Pending, RetryAction
 from shared.provider.delays import Delays, Finding
 from shared.provider.exchange import Decoded, Exchange, enveloped
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
@@ -23,9 +26,6 @@ from shared.record import Record
 WORD_CHARACTERS = 64
 """What is kept of a status that no acceptor knows."""
 
-_GOES_ON: tuple[Verdict, ...] = ("pending", "success")
-"""Verdicts after which the provider has taken the job, or the next operation of a submit follows."""
-
 
 @dataclass(slots=True)
 class Attempt:
@@ -39,29 +39,41 @@ class Attempt:
     now: int
 
     def run(self) -> Finding:
-        first = self.record.outputs is None
-        stage: Stage = "submit" if first else "poll"
-        *before, last = self.rules.submit_steps if first else (self.rules.asks_again,)
-        response: Json = None
-        for operation in before:  # nothing of them is recorded: an error in a later one repeats them all
+        """Ask, and tell what the replies mean."""
+        try:
+            if self.record.outputs is None:
+                return self.through(self.rules.submit_steps, "submit")
+            return self.through([self.rules.asks_again], "poll")
+        except TransportError as error:
+            if Trait.HOPELESS in error.reason.traits:
+                return Finding(Failed(error.reason, str(error)), self.record)
+            return self.delays.retry(self.record, self.now, error.reason)
+
+    def through(self, steps: Sequence[Operation], stage: Stage, response: Json = None) -> Finding:
+        """What the reply to the last of these operations means, or the first that does not lead on to the next.
+
+        Raises TransportError.
+        """
+        while True:
+            operation, *others = steps
             reply = self.send(operation, stage, response)
             if isinstance(reply, Finding):
                 return reply
             verdict, acceptor = self.judged(reply, stage)
-            if verdict not in _GOES_ON:
-                return self.concluded(verdict, acceptor, reply, stage)
-            response = reply.envelope
-        reply = self.send(last, stage, response)
-        if isinstance(reply, Finding):
-            return reply
-        verdict, acceptor = self.judged(reply, stage)
-        if first and verdict in _GOES_ON:
+            leads_on = verdict == "success" or (verdict == "pending" and stage == "submit")
+            if not others or not leads_on:
+                break
+            steps, response = others, reply.envelope  # no more is recorded: an error in a later one repeats them all
+        if stage == "submit" and leads_on:
             self.record = dataclasses.replace(self.record, outputs=self.context["outputs"], job_at=self.now)
+        if stage == "result" and leads_on:
+            return self.result(operation, self.context | {"response": response}, reply)
         return self.concluded(verdict, acceptor, reply, stage)
 
     def hear(self, payload: Reply) -> Finding | None:
         """What a callback says, read as a poll's reply; nothing is asked. Its result is the worker's to fetch."""
-        heard = self.with_outputs(self.rules.asks_again, enveloped(payload, "auto", self.context))
+        heard = enveloped(payload, structs.replace(self.rules.asks_again, decode="auto"), self.context)
+        self.keep(heard)
         verdict, acceptor = self.judged(heard, "poll")
         if heard.undecodable or verdict in ("retry", "resubmit"):
             return None
@@ -74,24 +86,16 @@ class Attempt:
         return None
 
     def send(self, operation: Operation, stage: Stage, response: Json) -> Decoded | Finding:
-        """The reply to an operation, its outputs kept; or what it means that there is none."""
+        """The reply to an operation, its outputs kept; or what it means that there is none. Raises TransportError."""
         context = self.context | {"response": response}
-        stays = [one for one in self.rules.acceptors if one.on & self.stages(stage)]
-        try:
-            reply = self.exchange.send(operation, context, stays)
-        except TransportError as error:
-            return self.unanswered(error)
+        acceptors = [one for one in self.rules.acceptors if one.on & self.stages(stage)]
+        reply = self.exchange.send(operation, context, acceptors)
         if reply is None:
             return self.without_url(operation, context, stage)
-        reply = self.with_outputs(operation, reply)
+        self.keep(reply)
         if reply.undecodable and 200 <= reply.status <= 299:
             return self.retry(Reason.UNDECODABLE, reply)
         return reply
-
-    def unanswered(self, error: TransportError) -> Finding:
-        if Trait.HOPELESS in error.reason.traits:
-            return Finding(Failed(error.reason, str(error)), self.record)
-        return self.delays.retry(self.record, self.now, error.reason)
 
     def without_url(self, operation: Operation, context: dict[str, Json], stage: Stage) -> Finding:
         """A URL without a value: in the result stage the link is not there yet, elsewhere it never will be."""
@@ -114,8 +118,10 @@ class Attempt:
         match verdict:
             case "pending":
                 return self.pending(acceptor, reply, stage)
+            case "success" if self.rules.result_steps:  # in the same attempt; what goes wrong there returns to poll
+                return self.through(self.rules.result_steps, "result", reply.envelope)
             case "success":
-                return self.success(reply, stage)
+                return Finding(Completed(self.rules.data.of(reply.envelope)), self.record)
             case "failure":
                 return self.failure(acceptor, reply, stage)
             case "resubmit":
@@ -138,55 +144,33 @@ class Attempt:
     def learn(self, reply: Decoded) -> None:
         """Keep what a pending reply tells: partial data, where there is any, and progress."""
         partial = self.rules.partial.of(reply.envelope)
-        self.record = dataclasses.replace(
-            self.record,
-            partial=self.record.partial if partial is None else partial,
-            progress=self.rules.progress.of(reply.envelope),
-            unauthorized_at=None,
-        )
+        partial = self.record.partial if partial is None else partial
+        progress = self.rules.progress.of(reply.envelope)
+        self.record = dataclasses.replace(self.record, partial=partial, progress=progress, unauthorized_at=None)
 
-    def success(self, reply: Decoded, stage: Stage) -> Finding:
-        """The job is done: fetch its result in the same attempt; what goes wrong there returns to poll."""
-        rules = self.rules
-        if stage == "result" or not rules.result_steps:
-            return Finding(Completed(rules.data.of(reply.envelope)), self.record)
-        response: Json = None
-        for operation in rules.result_steps:
-            response = reply.envelope
-            found = self.send(operation, "result", response)
-            if isinstance(found, Finding):
-                return found
-            reply = found
-            verdict, acceptor = self.judged(reply, "result")
-            if verdict != "success":
-                return self.concluded(verdict, acceptor, reply, "result")
-        last = rules.result_steps[-1]
-        if last.next is not ABSENT:
-            return self.pages(last, self.context | {"response": response}, reply)
-        data = reply.url if last.decode == "url" else rules.data.of(reply.envelope)
-        return Finding(Completed(data), self.record)
-
-    def pages(self, operation: Operation, context: dict[str, Json], reply: Decoded) -> Finding:
-        """The pages of a result, joined."""
+    def result(self, operation: Operation, context: dict[str, Json], reply: Decoded) -> Finding:
+        """The data in the reply to the last operation, or those of its pages, joined."""
+        if operation.next is ABSENT:
+            data = reply.url if operation.decode == "url" else self.rules.data.of(reply.envelope)
+            return Finding(Completed(data), self.record)
         joined: list[Json] = []
-        try:
-            for page in self.exchange.pages(operation, context, reply, self.with_outputs):
-                verdict, acceptor = self.judged(page, "result")
-                if verdict != "success":
-                    return self.concluded(verdict, acceptor, page, "result")
-                data = self.rules.data.of(page.envelope)
-                if not isinstance(data, list | None):
-                    return Finding(Failed(Reason.NOT_A_LIST, "a page's data is not a list"), self.record)
-                joined += data or []
-        except TransportError as error:
-            return self.unanswered(error)
+        for page in self.exchange.pages(operation, context, reply, self.keep):
+            verdict, acceptor = self.judged(page, "result")
+            if verdict != "success":
+                return self.concluded(verdict, acceptor, page, "result")
+            data = self.rules.data.of(page.envelope)
+            if not isinstance(data, list | None):
+                return Finding(Failed(Reason.NOT_A_LIST, "a page's data is not a list"), self.record)
+            joined += data or []
         return Finding(Completed(joined), self.record)
 
     def failure(self, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         rules, status = self.rules, reply.status
         if acceptor is None:
-            if self.renews(status):
-                return self.reauthenticate()
+            if status == 401 and self.exchange.credentials.renewable and self.record.unauthorized_at is None:
+                # the first in a row: a retry at once, with a token younger than this 401
+                record = dataclasses.replace(self.record, unauthorized_at=self.now)
+                return self.delays.retry(record, self.now, Reason.UNAUTHORIZED, 0, action="reauthenticate")
             if status == 404 and stage == "poll" and self.in_grace():
                 return self.retry(Reason.NOT_FOUND_GRACE, reply)
             foreign = origin_of(reply.url) not in self.exchange.allowed
@@ -196,51 +180,30 @@ class Attempt:
         error = message if message is not None else rules.error.of(reply.envelope)
         return Finding(Failed(Reason.UPSTREAM, error), dataclasses.replace(self.record, reason=f"HTTP {status}"))
 
-    def renews(self, status: int) -> bool:
-        """Whether a 401 asks for a new token: the first in a row, where there are tokens."""
-        return status == 401 and self.exchange.renewable and self.record.unauthorized_at is None
-
-    def reauthenticate(self) -> Finding:
-        """A retry at once, with a token younger than this 401."""
-        record = dataclasses.replace(self.record, unauthorized_at=self.now)
-        return _as("reauthenticate", self.delays.retry(record, self.now, Reason.UNAUTHORIZED, 0))
-
     def resubmit(self, reply: Decoded) -> Finding:
         """A retry that begins with a new job; its delays and its 404s begin anew, not the deadline."""
         if self.record.resubmits >= self.rules.polling.max_resubmits:
             return Finding(Failed(Reason.TOO_MANY_RESUBMITS, self.rules.error.of(reply.envelope)), self.record)
         resubmits = self.record.resubmits + 1
         self.record = dataclasses.replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
-        return _as("resubmit", self.retry(Reason.RESUBMIT, reply))
+        return self.retry(Reason.RESUBMIT, reply, "resubmit")
 
-    def retry(self, reason: Reason, reply: Decoded) -> Finding:
+    def retry(self, reason: Reason, reply: Decoded, action: RetryAction | None = None) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
-        said = self.rules.error.of(reply.envelope)
-        hint = self.hinted(reply.envelope)
-        finding = self.delays.retry(record, self.now, reason, hint, said)
-        if hint is not None and reply.status in (429, 503) and isinstance(finding.outcome, Retry | Failed):
-            return Finding(dataclasses.replace(finding.outcome, pause_seconds=hint), finding.record)
-        return finding
+        said, hint = self.rules.error.of(reply.envelope), self.hinted(reply.envelope)
+        pause = hint if hint is not None and reply.status in (429, 503) else 0
+        return self.delays.retry(record, self.now, reason, hint, said=said, action=action, pause=pause)
 
     def hinted(self, envelope: dict[str, Json]) -> float | None:
         """The reply's own delay, raised to the file's shortest."""
         seconds = hinted_seconds(self.rules.polling.hints, envelope, self.now)
         return None if seconds is None else max(seconds, self.rules.polling.min_delay)
 
-    def with_outputs(self, operation: Operation, reply: Decoded) -> Decoded:
-        """The reply with its outputs, merged into those so far if it is below 400; null never overwrites.
-
-        Before there is a job none is recorded.
-        """
-        if reply.status >= 400:
-            return reply
-        found = {name: expression.of(reply.envelope) for name, expression in operation.outputs.items()}
-        outputs = self.context["outputs"] | {name: value for name, value in found.items() if value is not None}
-        self.context["outputs"] = outputs
+    def keep(self, reply: Decoded) -> None:
+        """Keep the outputs so far; before there is a job none is recorded."""
+        self.context["outputs"] = reply.envelope["outputs"]
         if self.record.outputs is not None:
-            self.record = dataclasses.replace(self.record, outputs=outputs)
-        # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
-        return dataclasses.replace(reply, envelope=reply.envelope | {"outputs": outputs})
+            self.record = dataclasses.replace(self.record, outputs=reply.envelope["outputs"])
 
     def lacks_output(self, operation: Operation) -> bool:
         """Whether a placeholder of the operation refers to an output that has no value."""
@@ -249,12 +212,5 @@ class Attempt:
 
     def in_grace(self) -> bool:
         """Whether the job is so young that a provider may not know it yet."""
-        begun = next((at for at in (self.record.job_at, self.record.submitted_at) if at is not None), self.now)
+        begun = self.record.job_at or self.record.submitted_at or self.now
         return self.now - begun <= self.rules.polling.not_found_grace * 1000
-
-
-def _as(action: RetryAction, finding: Finding) -> Finding:
-    """The same finding, its retry with an action."""
-    if isinstance(finding.outcome, Retry):
-        return Finding(dataclasses.replace(finding.outcome, action=action), finding.record)
-    return finding

@@ -22,9 +22,7 @@ def decode(reply: Reply, decoding: Decoding) -> Json:
     if not reply.body:
         return None
     content_type = reply.headers.get("content-type", "").lower()
-    if decoding == "auto":
-        decoding = _declared(content_type, reply.body)
-    match decoding:
+    match _declared(content_type, reply.body) if decoding == "auto" else decoding:
         case "jsonl":
             return _lines(reply.body)
         case "csv":

@@ -7,7 +7,7 @@ from random import Random
 
 from shared.codec import Json
 from shared.limits import Health
-from shared.outcome import Completed, Failed, Outcome, Pending, Retry
+from shared.outcome import Completed, Failed, Outcome, Pending, Retry, RetryAction
 from shared.provider.language.rules import Rules
 from shared.reasons import Reason, Trait, having
 from shared.record import Record
@@ -39,17 +39,28 @@ class Delays:
         cut = self._until_deadline(record, now, delay)
         return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
 
-    def retry(self, record: Record, now: int, reason: Reason, hint: float | None = None, said: Json = None) -> Finding:
+    def retry(
+        self,
+        record: Record,
+        now: int,
+        reason: Reason,
+        hint: float | None = None,
+        *,
+        said: Json = None,
+        action: RetryAction | None = None,
+        pause: float = 0,
+    ) -> Finding:
         """After an error that says nothing about the job: another try, or the end after too many in a row.
 
-        `said` is the provider's own word on it, kept with the end.
+        `said` is the provider's own word on it, kept with the end; `pause`, in seconds, what it asked of everybody.
         """
         record = dataclasses.replace(record, errors=record.errors + 1, reason=reason)
         if record.errors > self.rules.polling.max_errors:
-            return Finding(Failed(Reason.TOO_MANY_ERRORS, reason if said is None else said), record)
+            return Finding(Failed(Reason.TOO_MANY_ERRORS, reason if said is None else said, pause), record)
         delay = self.rules.polling.after_error(record.errors, self.random) if hint is None else hint
         cut = self._until_deadline(record, now, delay)
-        return Finding(TIMEOUT if cut is None else Retry(cut, reason), record)
+        outcome = Failed(Reason.TIMEOUT, None, pause) if cut is None else Retry(cut, reason, action, pause)
+        return Finding(outcome, record)
 
     def health(self, findings: Mapping[str, Finding]) -> Health:
         """What the attempts about the tasks of these names found of the provider itself, for all workers.
@@ -57,7 +68,7 @@ class Delays:
         It is well if one reply was as it should be; then no error counts but the probe's. Jitter only lengthens a
         pause, so that nobody comes back early; none is longer than a task may take, so that all get their last poll.
         """
-        ends = [one.outcome for one in findings.values() if isinstance(one.outcome, Retry | Failed)]
+        pauses = [one.outcome.pause_seconds for one in findings.values() if isinstance(one.outcome, Retry | Failed)]
         longer = self.random.uniform(1, PAUSE_JITTER)
         polling = self.rules.polling
         well = frozenset(name for name, one in findings.items() if _is_good(one))
@@ -65,8 +76,7 @@ class Delays:
         return Health(
             well=well,
             unwell=unwell,
-            pause_seconds=longer
-            * min(max((end.pause_seconds for end in ends), default=0), self.rules.polling.max_wait_time),
+            pause_seconds=longer * min(max(pauses, default=0), polling.max_wait_time),
             errors=0 if well else len(unwell),
             shortest_seconds=longer * max(polling.min_delay, LEAST_PAUSE_SECONDS),
             longest_seconds=max(polling.max_delay, LEAST_PAUSE_SECONDS),

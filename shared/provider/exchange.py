@@ -1,5 +1,7 @@
 """Operations sent: placeholders filled, credentials attached where they may go, replies decoded without them."""
 
+import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,10 +10,10 @@ from typing import TYPE_CHECKING
 from shared.codec import Json
 from shared.errors import TransportError
 from shared.provider.credentials.attachment import Attachment
-from shared.provider.credentials.credentials import Attached, Credentials
+from shared.provider.credentials.credentials import Credentials
 from shared.provider.decode import decode
 from shared.provider.language.acceptor import Acceptor
-from shared.provider.language.operation import Decoding, Operation
+from shared.provider.language.operation import Operation
 from shared.provider.language.placeholder import fill, fill_url, stays_on_the_server, text_of
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, joined, origin_of
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from shared.provider.wire.transport import Transport
 
 MAX_PAGES = 1000
-BARE = Attachment(Attached())
+BARE = Attachment()
 """What came by itself was attached nothing."""
 
 
@@ -36,46 +38,29 @@ class Decoded:
     size: int
 
 
+@dataclass(slots=True)
 class Exchange:
-    """Sends the operations of one attempt, all within its time."""
+    """Sends the operations of one attempt, all before `end`, with a token younger than `unauthorized_at` (epoch ms)."""
 
-    def __init__(
-        self,
-        servers: Sequence[str],
-        transport: "Transport",
-        credentials: Credentials,
-        *,
-        end: float = 0,
-        unauthorized_at: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.allowed: frozenset[Origin] = frozenset(origin_of(url) for url in servers)
-        self._servers = servers
-        self._transport = transport
-        self._credentials = credentials
-        self._end = end
-        self._unauthorized_at = unauthorized_at
-        self._clock = clock
+    servers: Sequence[str]
+    transport: "Transport"
+    credentials: Credentials
+    clock: Callable[[], float] = time.monotonic
+    end: float = 0
+    unauthorized_at: int | None = None
 
     def begin(self, seconds: float, unauthorized_at: int | None) -> "Exchange":
-        """The exchange of one attempt: `seconds` from now, with a token younger than `unauthorized_at` (epoch ms)."""
-        return Exchange(
-            self._servers,
-            self._transport,
-            self._credentials,
-            end=self._clock() + seconds,
-            unauthorized_at=unauthorized_at,
-            clock=self._clock,
-        )
+        """The exchange of an attempt that ends in `seconds`."""
+        return dataclasses.replace(self, end=self.clock() + seconds, unauthorized_at=unauthorized_at)
 
     @property
-    def renewable(self) -> bool:
-        """Whether a 401 may mean no more than that a token has expired."""
-        return self._credentials.renewable
+    def allowed(self) -> frozenset[Origin]:
+        """Where credentials go, and requests even if the address is private."""
+        return frozenset(map(origin_of, self.servers))
 
-    def seconds_left(self) -> float:
-        """What is left of the attempt's time."""
-        return max(0.0, self._end - self._clock())
+    def seconds_left(self, most: float = math.inf) -> float:
+        """What is left of the attempt's time, but not more than `most`."""
+        return min(most, max(0.0, self.end - self.clock()))
 
     def send(
         self, operation: Operation, context: dict[str, Json], acceptors: Sequence[Acceptor] = ()
@@ -88,35 +73,27 @@ class Exchange:
         if not url:
             return None
         if operation.decode == "url":
-            return enveloped(Reply(200, {}, b"", url), operation.decode, context)
+            return enveloped(Reply(200, {}, b"", url), operation, context)
         call = Call(
             method=operation.method,
             url=url,
             query={name: value for name, value in fill(operation.query, context).items() if value is not None},
-            headers=self._headers(operation, context),
+            headers=_headers(operation, context),
             body=fill(operation.body, context),
             content_type=operation.content_type,
         )
-
-        def stay(status: int) -> bool:
-            return any(acceptor.names(status) for acceptor in acceptors)
-
-        return self._decoded(call, operation, context, stay)
+        return self._decoded(call, operation, context, acceptors)
 
     def pages(
-        self,
-        operation: Operation,
-        context: dict[str, Json],
-        page: Decoded,
-        keep: Callable[[Operation, Decoded], Decoded],
+        self, operation: Operation, context: dict[str, Json], page: Decoded, keep: Callable[[Decoded], None]
     ) -> Iterator[Decoded]:
         """This reply to the operation, then the replies behind its `next` links, together no larger than one may be.
 
-        Each but the first goes through `keep`, which takes its outputs. Raises TransportError.
+        Each but the first goes to `keep`, whatever it is. Raises TransportError.
         """
         seen = {page.url}
         size = page.size
-        headers = self._headers(operation, context)
+        headers = _headers(operation, context)
         while True:
             yield page
             link = operation.next.of(page.envelope)
@@ -127,7 +104,8 @@ class Exchange:
                 raise TransportError("the pages do not end", reason=Reason.PAGES_WITHOUT_END)
             seen.add(url)
             call = Call(method="GET", url=url, query={}, headers=headers)
-            page = keep(operation, self._decoded(call, operation, page.envelope, lambda _: False))
+            page = self._decoded(call, operation, page.envelope)
+            keep(page)
             size += page.size
             if size > MAX_RESPONSE_BYTES:
                 raise TransportError("the pages together are too large", reason=Reason.TOO_LARGE)
@@ -141,47 +119,48 @@ class Exchange:
             raise TransportError(str(error), reason=Reason.INVALID_REQUEST) from error
         if not url:
             return None
-        server = self._servers[0]
-        url = joined(server, url)
-        if stays_on_the_server(operation.url) and origin_of(url) != origin_of(server):
+        url = joined(self.servers[0], url)
+        if stays_on_the_server(operation.url) and origin_of(url) != origin_of(self.servers[0]):
             raise TransportError("a value leads to another host", reason=Reason.INVALID_REQUEST)
         return url
 
-    def _headers(self, operation: Operation, context: dict[str, Json]) -> dict[str, str]:
-        filled = fill(operation.headers, context).items()
-        return {name: text_of(value) for name, value in filled if value is not None}
-
     def _decoded(
-        self, call: Call, operation: Operation, context: dict[str, Json], stay: Callable[[int], bool]
+        self, call: Call, operation: Operation, context: dict[str, Json], acceptors: Sequence[Acceptor] = ()
     ) -> Decoded:
         """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
-        since = (self._unauthorized_at or 0) / 1000
-        attached = self._attached(operation.timeout, fresh=since > 0, since=since)
-        attachment = Attachment(attached)
-        reply = self._sent(attachment, call, operation.timeout, stay)
+        since = (self.unauthorized_at or 0) / 1000
+        attachment = self.credentials.attach(self.seconds_left(operation.timeout), fresh=since > 0, since=since)
+        reply = self._sent(attachment, call, operation, acceptors)
         if reply.status == 401:
-            self._credentials.refused(attached)
-            fresh = attached if self.renewable else self._attached(operation.timeout, fresh=True)
-            if fresh != attached:
-                attachment = Attachment(fresh)
-                reply = self._sent(attachment, call, operation.timeout, stay)
-        return enveloped(reply, operation.decode, context, attachment)
+            self.credentials.refused(attachment)
+            if not self.credentials.renewable:
+                fresh = self.credentials.attach(self.seconds_left(operation.timeout), fresh=True)
+                if (fresh.headers, fresh.query) != (attachment.headers, attachment.query):
+                    attachment, reply = fresh, self._sent(fresh, call, operation, acceptors)
+        return enveloped(reply, operation, context, attachment)
 
-    def _attached(self, timeout_seconds: float, *, fresh: bool, since: float = 0) -> Attached:
-        seconds = min(timeout_seconds, self.seconds_left())
-        return self._credentials.attach(seconds, fresh=fresh, since=since)
-
-    def _sent(self, attachment: Attachment, call: Call, timeout_seconds: float, stay: Callable[[int], bool]) -> Reply:
-        seconds = min(timeout_seconds, self.seconds_left())  # attaching may have taken some of it
-        return self._transport.send(
-            call, seconds, allowed=self.allowed, attach=attachment.to, hide=attachment.text, stay=stay
+    def _sent(self, attachment: Attachment, call: Call, operation: Operation, acceptors: Sequence[Acceptor]) -> Reply:
+        return self.transport.send(
+            call,
+            self.seconds_left(operation.timeout),  # attaching may have taken some of it
+            allowed=self.allowed,
+            attach=attachment.to,
+            hide=attachment.text,
+            stay=lambda status: any(one.names(status) for one in acceptors),
         )
 
 
-def enveloped(reply: Reply, decoding: Decoding, context: dict[str, Json], attachment: Attachment = BARE) -> Decoded:
-    """A reply, whether it was asked for or came by itself, as expressions see it: without what was attached."""
+def _headers(operation: Operation, context: dict[str, Json]) -> dict[str, str]:
+    return {name: text_of(value) for name, value in fill(operation.headers, context).items() if value is not None}
+
+
+def enveloped(reply: Reply, operation: Operation, context: dict[str, Json], attachment: Attachment = BARE) -> Decoded:
+    """A reply, whether it was asked for or came by itself, as expressions see it: without what was attached.
+
+    Below 400 the operation's outputs are merged into those so far; null never overwrites.
+    """
     try:
-        body, undecodable = decode(reply, decoding), False
+        body, undecodable = decode(reply, operation.decode), False
     except ValueError:
         body, undecodable = None, True
     if attachment.may_be_in(reply.body):
@@ -195,4 +174,9 @@ def enveloped(reply: Reply, decoding: Decoding, context: dict[str, Json], attach
         "input": context["input"],
         "outputs": context["outputs"],
     }
+    if reply.status < 400:
+        found = {name: expression.of(envelope) for name, expression in operation.outputs.items()}
+        outputs = context["outputs"] | {name: value for name, value in found.items() if value is not None}
+        # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
+        envelope = envelope | {"outputs": outputs}
     return Decoded(reply.status, url, envelope, undecodable, len(reply.body))

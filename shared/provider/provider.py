@@ -1,18 +1,14 @@
-"""A provider: one provider file at work.
-
-One outcome leaves this module, with the record as it stands after the attempt; nothing is raised. `attempt.py` tells
-what a reply means, `delays.py` how long to wait.
-"""
+"""A provider: one provider file at work. One finding leaves an attempt; nothing is raised."""
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
 from shared.codec import Json
 from shared.errors import SecretUnavailable, TransportError
-from shared.limits import Health
 from shared.outcome import Failed
 from shared.provider.attempt import Attempt
 from shared.provider.credentials.credentials import Credentials
@@ -46,7 +42,7 @@ class Provider:
         callback_url: Callable[[Task, int, int], str] | None = None,
     ) -> None:
         self.rules = rules
-        self._delays = Delays(rules, random)
+        self.delays = Delays(rules, random)
         self._exchange = Exchange(rules.servers, transport, credentials)
         self._key = key
         self._callback_url = callback_url if rules.calls_back else None
@@ -57,20 +53,16 @@ class Provider:
 
     def attempt(self, task: Task, record: Record, *, now: int, seconds: float) -> Finding:
         """One attempt within `seconds`, at `now` (epoch ms): the submit if there is no job yet, else a poll."""
-        record = dataclasses.replace(
-            record,
-            attempts=record.attempts + 1,
-            asked_at=now,
-            submitted_at=now if record.submitted_at is None else record.submitted_at,
-        )
+        begun = now if record.submitted_at is None else record.submitted_at
+        record = dataclasses.replace(record, attempts=record.attempts + 1, asked_at=now, submitted_at=begun)
         exchange = self._exchange.begin(seconds, record.unauthorized_at)
         context = self._context(task, record)
         if self._callback_url and (record.outputs is None or not self.rules.poll):
             try:
                 context["callback"] = {"url": self._callback_url(task, record.generation, record.resubmits)}
             except SecretUnavailable:
-                return self._delays.retry(record, now, Reason.SECRET)
-        finding = Attempt(self.rules, self._delays, exchange, context, record, now).run()
+                return self.delays.retry(record, now, Reason.SECRET)
+        finding = Attempt(self.rules, self.delays, exchange, context, record, now).run()
         if isinstance(finding.outcome, Failed) and finding.outcome.reason == Reason.TIMEOUT:
             self.cancel(task, finding.record, seconds=exchange.seconds_left())
         return finding
@@ -81,24 +73,14 @@ class Provider:
         Pending(0): ask now; Pending(inf): the next poll stays where it is.
         """
         exchange = self._exchange.begin(0, None)
-        return Attempt(self.rules, self._delays, exchange, self._context(task, record), record, now).hear(payload)
+        return Attempt(self.rules, self.delays, exchange, self._context(task, record), record, now).hear(payload)
 
     def cancel(self, task: Task, record: Record, *, seconds: float) -> None:
         """Tell the provider that nobody waits any more; best effort, says nothing of success."""
         if not self.rules.cancel or record.outputs is None:
             return
-        try:
+        with suppress(TransportError):
             self._exchange.begin(seconds, None).send(self.rules.cancel, self._context(task, record))
-        except TransportError:
-            return
-
-    def retry(self, record: Record, *, now: int, reason: Reason) -> Finding:
-        """What an error of our own leads to: another try, or the end after too many."""
-        return self._delays.retry(record, now, reason)
-
-    def health(self, findings: Mapping[str, Finding]) -> Health:
-        """What the attempts about the tasks of these names say of the provider as a whole."""
-        return self._delays.health(findings)
 
     def _context(self, task: Task, record: Record) -> dict[str, Json]:
         """What the placeholders and expressions of this task may use."""

@@ -45,7 +45,7 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
     by_verb: dict[Verb, list[Settlement]] = {"complete": [], "release": [], "bury": [], "forget": []}
     for settlement in settlements:
         by_verb[settlement.verb].append(settlement)
-    health = provider.health(
+    health = provider.delays.health(
         {one.hold.task.name: Finding(one.outcome, one.record) for one in settlements if one.outcome and one.record}
     )
     tally: Counter[str] = Counter()

@@ -185,7 +185,7 @@ class Worker:
             if isinstance(record, Settlement):
                 return record
             provider = self.parts.providers[hold.task.provider]
-            finding = provider.retry(record, now=self.parts.clock(), reason=Reason.BROKEN)
+            finding = provider.delays.retry(record, self.parts.clock(), Reason.BROKEN)
             return self._store_finding(hold, record, finding)
         except Exception:
             log.exception("attempt broke twice", extra=facts(hold))

@@ -267,7 +267,7 @@ def walked(site: Site, wanted: Operation = PAGED, **options: Any) -> list[Decode
     exchange = begun(site.url, **options)
     first = exchange.send(wanted, CONTEXT)
     assert first is not None
-    return list(exchange.pages(wanted, CONTEXT, first, lambda _, page: page))
+    return list(exchange.pages(wanted, CONTEXT, first, lambda _: None))
 
 
 def test_pages_are_followed_until_there_is_no_next() -> None:
@@ -358,7 +358,7 @@ def test_pages_on_another_origin_get_no_credentials() -> None:
             exchange = begun("http://a.example", security=[KEY])
             first = exchange.send(PAGED, CONTEXT)
             assert first is not None
-            assert len(list(exchange.pages(PAGED, CONTEXT, first, lambda _, page: page))) == 2
+            assert len(list(exchange.pages(PAGED, CONTEXT, first, lambda _: None))) == 2
         assert [call.headers["X-Key"] for call in here.calls + there.calls] == ["key", None]
 
 

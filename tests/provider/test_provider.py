@@ -65,7 +65,7 @@ def test_a_poll_operation_makes_the_first_attempt_a_submit_that_must_not_be_repe
 
 
 def test_trouble_of_our_own_is_a_retry_like_any_other() -> None:
-    found = provider(rules("http://a.example")).retry(record(), now=START_MS, reason=Reason.CRASHED)
+    found = provider(rules("http://a.example")).delays.retry(record(), START_MS, Reason.CRASHED)
     assert (outcome(found)["is"], found.record.errors, found.record.reason) == ("retry", 1, "crashed")
 
 
@@ -280,7 +280,7 @@ def test_a_cancel_has_only_the_time_that_the_attempt_left() -> None:
         transport = Transport(2, clock=lambda: now[0])
         found = rules(site.url, **POLLED, cancel=CANCEL, polling=SHORT)
         asked = Provider(found, transport, Credentials((), Secrets(), transport), Random(1))
-        asked._exchange._clock = lambda: now[0]
+        asked._exchange.clock = lambda: now[0]
         assert ask(asked, submitted(), now=START_MS + 60_000).outcome == Failed(Reason.TIMEOUT)
         assert [seen.method for seen in site.calls] == ["GET"]
 

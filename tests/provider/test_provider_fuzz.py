@@ -300,7 +300,7 @@ def test_any_file_and_any_answers_give_one_outcome_each_time_and_in_time(
     transport = Scripted(script)
     credentials = Credentials(rules.security, Secrets({"env:SECRET": SECRET}), transport, clock=lambda: transport.now)
     asked = Provider(rules, transport, credentials, random.Random(1))
-    asked._exchange._clock = lambda: transport.now
+    asked._exchange.clock = lambda: transport.now
     known, now = record(input={"v": value}), START_MS
     for _ in range(4):
         begun = transport.now

@@ -1,14 +1,17 @@
 """Credentials put on a request, and taken out of its reply: no expression sees them, so nothing stores them."""
 
+import base64
 import dataclasses
 import re
 from collections.abc import Collection
 from urllib.parse import unquote_plus
 
 from shared.codec import Json
-from shared.provider.credentials.credentials import Attached
+from shared.errors import TransportError
 from shared.provider.credentials.mask import MASKED, Mask, spellings
+from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
 from shared.provider.wire.message import Call
+from shared.reasons import Reason
 
 SHORTEST_MASKED = 8
 """Characters of the shortest secret that is masked: what is shorter may well stand in data by chance."""
@@ -17,22 +20,38 @@ SHORTEST_MASKED = 8
 class Attachment(Mask):
     """What the schemes add to a call. In texts and values a key's pair leaves a link's query, all else is masked."""
 
-    def __init__(self, attached: Attached) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._attached = attached
-        for secret in attached.secrets:
-            if len(secret) >= SHORTEST_MASKED:
-                self.learn(secret)
-        self._pairs = [_pair(name, value) for name, value in attached.query.items() if len(value) >= SHORTEST_MASKED]
+        self.headers: dict[str, str] = {}
+        self.query: dict[str, str] = {}
+        self._pairs: list[re.Pattern[str]] = []
+
+    def add(self, scheme: Scheme, secret: str) -> None:
+        """Add the scheme's credentials. Raises TransportError for a secret that cannot stand where it must."""
+        match scheme:
+            case Http(scheme="basic"):
+                self.headers["Authorization"] = basic(secret)
+                self.learn(secret.partition(":")[2])
+            case Http() | OAuth2():
+                self.headers["Authorization"] = "Bearer " + _ascii(secret)
+            case ApiKey(where="header"):
+                self.headers[scheme.name] = scheme.prefix + _ascii(secret)
+            case ApiKey():
+                self.query[scheme.name] = value = scheme.prefix + secret
+                if len(value) >= SHORTEST_MASKED:
+                    self._pairs.append(_pair(scheme.name, value))
+        self.learn(secret)
+
+    def learn(self, secret: str, stand_in: str = MASKED) -> None:
+        """Hide this text from now on, unless it is short."""
+        if len(secret) >= SHORTEST_MASKED:
+            super().learn(secret, stand_in)
 
     def to(self, call: Call) -> Call:
         """The call with its credentials. They win over what it says itself; a link may have the key already."""
-        return dataclasses.replace(
-            call,
-            url=_without(call.url, self._attached.query),
-            headers=call.headers | self._attached.headers,
-            query=call.query | dict[str, Json](self._attached.query),
-        )
+        query = call.query | dict[str, Json](self.query)
+        headers = call.headers | self.headers
+        return dataclasses.replace(call, url=_without(call.url, self.query), headers=headers, query=query)
 
     def may_be_in(self, body: bytes) -> bool:
         """Whether a secret, or a pair that has been masked already, may stand in an encoded body."""
@@ -43,6 +62,18 @@ class Attachment(Mask):
         for pair in self._pairs:
             text = pair.sub("", text)
         return super().text(text)
+
+
+def basic(pair: str) -> str:
+    """The header of user and password, `user:password` in one text."""
+    return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+def _ascii(secret: str) -> str:
+    """A secret that can stand in a header as it is."""
+    if not secret.isascii():
+        raise TransportError("a secret is no ASCII, as a header must be", reason=Reason.SECRET)
+    return secret
 
 
 def _pair(name: str, value: str) -> re.Pattern[str]:

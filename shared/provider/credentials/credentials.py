@@ -3,7 +3,6 @@
 A secret's value stays in this process: it is never logged, never in an error text, never stored.
 """
 
-import base64
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from shared.codec import Json, loads
 from shared.errors import SecretUnavailable, TransportError
-from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
+from shared.provider.credentials.attachment import Attachment, basic
+from shared.provider.language.security import OAuth2, Scheme
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.origin import origin_of
 from shared.reasons import Reason
@@ -32,80 +32,50 @@ class ReadSecret(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
-    """What the schemes add to a request."""
-
-    headers: dict[str, str] = field(default_factory=dict)
-    query: dict[str, str] = field(default_factory=dict)
-    secrets: list[str] = field(default_factory=list, compare=False, repr=False)
-    """What in them must not be seen."""
-
-    def add(self, scheme: Scheme, secret: str) -> None:
-        """Add the scheme's credentials. Raises TransportError for a secret that cannot stand where it must."""
-        match scheme:
-            case Http(scheme="basic"):
-                self.headers["Authorization"] = _basic(secret)
-                self.secrets.append(secret.partition(":")[2])
-            case Http() | OAuth2():
-                self.headers["Authorization"] = "Bearer " + _ascii(secret)
-            case ApiKey(where="header"):
-                self.headers[scheme.name] = scheme.prefix + _ascii(secret)
-            case ApiKey():
-                self.query[scheme.name] = scheme.prefix + secret
-        self.secrets.append(secret)
-
-
-@dataclass(frozen=True, slots=True)
 class _Token:
     value: str
     fetched_at: float
     expires_at: float
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Credentials:
     """One provider's credentials. Safe to use from many threads; a token is fetched once for all of them."""
 
-    def __init__(
-        self,
-        schemes: Sequence[Scheme],
-        read_secret: ReadSecret,
-        transport: "Transport",
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._schemes = tuple(schemes)
-        self._read_secret = read_secret
-        self._transport = transport
-        self._clock = clock
-        self._fetching = threading.Lock()
-        self._token: _Token | None = None
+    schemes: Sequence[Scheme]
+    read_secret: ReadSecret
+    transport: "Transport"
+    clock: Callable[[], float] = time.time
+    _fetching: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _token: _Token | None = field(default=None, init=False)
 
     @property
     def renewable(self) -> bool:
         """Whether a 401 may mean no more than that a token has expired."""
-        return any(isinstance(scheme, OAuth2) for scheme in self._schemes)
+        return any(isinstance(scheme, OAuth2) for scheme in self.schemes)
 
-    def attach(self, seconds: float, *, fresh: bool = False, since: float = 0) -> Attached:
+    def attach(self, seconds: float, *, fresh: bool = False, since: float = 0) -> Attachment:
         """What to send, within `seconds`. `fresh`: read secrets again; a token no younger than `since` is renewed.
 
         Raises TransportError when a secret or a token cannot be had.
         """
-        attached = Attached()
-        for scheme in self._schemes:
+        attachment = Attachment()
+        for scheme in self.schemes:
             if isinstance(scheme, OAuth2):
-                attached.add(scheme, self._access_token(scheme, seconds, since))
+                attachment.add(scheme, self._access_token(scheme, seconds, since))
             else:
-                attached.add(scheme, self._secret(scheme.secret, fresh=fresh))
-        return attached
+                attachment.add(scheme, self._secret(scheme.secret, fresh=fresh))
+        return attachment
 
-    def refused(self, attached: Attached) -> None:
+    def refused(self, attachment: Attachment) -> None:
         """The provider refused what was attached: its token is not used again."""
         token = self._token
-        if token and attached.headers.get("Authorization") == f"Bearer {token.value}":
+        if token and attachment.headers.get("Authorization") == f"Bearer {token.value}":
             self._token = None
 
     def _secret(self, reference: str, *, fresh: bool) -> str:
         try:
-            value = self._read_secret(reference, fresh=fresh)
+            value = self.read_secret(reference, fresh=fresh)
         except SecretUnavailable as error:
             raise TransportError(str(error), reason=Reason.SECRET) from error
         if not _is_line(value):
@@ -117,13 +87,13 @@ class Credentials:
         if not self._fetching.acquire(timeout=seconds):
             raise TransportError("no token in time", reason=Reason.DEADLINE)
         try:
-            now = self._clock()
+            now = self.clock()
             token = self._token
             if token is None or now >= token.expires_at or 0 < token.fetched_at <= since:
                 call = _token_call(scheme, self._secret(scheme.client_secret, fresh=since > 0))
-                left = end - time.monotonic()
                 allowed = frozenset({origin_of(scheme.token_url)})  # the file names it, so it may be private
-                reply = self._transport.send(call, left, allowed=allowed, stay=lambda _: True)  # with its secret
+                left = end - time.monotonic()
+                reply = self.transport.send(call, left, allowed=allowed, stay=lambda _: True)  # it has the secret
                 token = self._token = _token(reply, now)
             return token.value
         finally:
@@ -136,17 +106,11 @@ def _token_call(scheme: OAuth2, secret: str) -> Call:
     if scheme.scopes:
         form["scope"] = " ".join(scheme.scopes)
     if scheme.client_auth == "basic":
-        headers["Authorization"] = _basic(f"{scheme.client_id}:{secret}")
+        headers["Authorization"] = basic(f"{scheme.client_id}:{secret}")
     else:
         form |= {"client_id": scheme.client_id, "client_secret": secret}
-    return Call(
-        method="POST",
-        url=scheme.token_url,
-        query={},
-        headers=headers,
-        body=form,
-        content_type="application/x-www-form-urlencoded",
-    )
+    content_type = "application/x-www-form-urlencoded"
+    return Call(method="POST", url=scheme.token_url, query={}, headers=headers, body=form, content_type=content_type)
 
 
 def _token(reply: Reply, now: float) -> _Token:
@@ -160,17 +124,6 @@ def _token(reply: Reply, now: float) -> _Token:
     if not isinstance(value, str) or not value.isascii() or not _is_line(value):
         raise TransportError("the token endpoint gave no token", reason=Reason.TOKEN)
     return _Token(value, now, now + max(1, seconds - EXPIRY_MARGIN_SECONDS))
-
-
-def _basic(pair: str) -> str:
-    return "Basic " + base64.b64encode(pair.encode()).decode()
-
-
-def _ascii(secret: str) -> str:
-    """A secret that can stand in a header as it is."""
-    if not secret.isascii():
-        raise TransportError("a secret is no ASCII, as a header must be", reason=Reason.SECRET)
-    return secret
 
 
 def _is_line(text: str) -> bool:

@@ -22,8 +22,7 @@ class Acceptor(Part, frozen=True, kw_only=True):
 
     state: Annotated[Verdict, says("what it means: `resubmit` begins a new job, `retry` says nothing of the job")]
     matcher: Annotated[
-        Matcher,
-        says("`path`: the argument; `pathAny`, `pathAll`: any, all of its values; `status`: the HTTP status"),
+        Matcher, says("`path`: the argument; `pathAny`, `pathAll`: any, all of its values; `status`: the HTTP status")
     ] = "path"
     argument: Annotated[Expression, says("what is compared; absent: `status` of the file")] = by_default(ABSENT)
     expected: Annotated[Json, says("a value, or a list (any of): texts in any case; with `status` 404 or `2XX`")]

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Literal, TypeAlias
@@ -38,37 +39,23 @@ def hinted_seconds(hints: Iterable[Hint], envelope: dict[str, Json], now: int) -
     The file's hints come first, then retry-after-ms, x-ms-retry-after-ms and Retry-After (RFC 9110, 10.2.3).
     """
     for hint in (*hints, *_BUILT_IN):
-        seconds = _seconds(hint.argument.of(envelope), hint.unit, now / 1000)
-        if seconds is not None and math.isfinite(seconds):
-            return max(0.0, seconds)
+        with suppress(ValueError, OverflowError, TypeError, IndexError):
+            seconds = _seconds(hint.argument.of(envelope), hint.unit, now / 1000)
+            if math.isfinite(seconds):
+                return max(0.0, seconds)
     return None
 
 
-def _seconds(value: Json, unit: Unit, now_seconds: float) -> float | None:
+def _seconds(value: Json, unit: Unit, now_seconds: float) -> float:
+    """Seconds from now. Raises one of several errors for what is no hint."""
     if unit == "http-date":
-        return _until_date(value, now_seconds)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    match unit:
-        case "s":
-            return number if number >= 0 else None  # -1 is how some say that they do not know
-        case "ms":
-            return number / 1000 if number >= 0 else None
-        case "epoch":
-            return number - now_seconds
-
-
-def _until_date(value: Json, now_seconds: float) -> float | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        date = parsedate_to_datetime(value)
+        date = parsedate_to_datetime(value if isinstance(value, str) else "")
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now_seconds
-    except (ValueError, OverflowError, TypeError, IndexError):
-        return None
+    if isinstance(value, bool) or (isinstance(value, str) and not _NUMBER.fullmatch(value.strip())):
+        raise ValueError("no number")
+    number = float(value)
+    if unit == "epoch":
+        return number - now_seconds
+    if number < 0:
+        raise ValueError("-1 is how some say that they do not know")
+    return number / 1000 if unit == "ms" else number

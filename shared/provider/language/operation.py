@@ -23,8 +23,7 @@ class Operation(Part, frozen=True, kw_only=True):
 
     method: Annotated[Method, says("the method")] = "GET"
     url: Annotated[
-        str,
-        says("absolute, or relative to servers[0]; values are encoded but for ${+…}; a lone ${…} is a whole URL"),
+        str, says("absolute, or relative to servers[0]; values are encoded but for ${+…}; a lone ${…} is a whole URL")
     ]
     query: Annotated[
         dict[str, Any], says("added to the URL: a list is repeated, null left out, other non-text values sent as JSON")
@@ -37,19 +36,16 @@ class Operation(Part, frozen=True, kw_only=True):
         ContentType, says("the Content-Type, unless headers has one; a form takes an object, text and CSV a text")
     ] = "application/json"
     repeatable: Annotated[
-        bool,
-        says("submit: the same request sent again begins no second job, so that `check` asks for no key"),
+        bool, says("submit: the same request sent again begins no second job, so that `check` asks for no key")
     ] = False
     outputs: Annotated[
         dict[str, Expression], says("taken from every reply below 400 and kept with the task; null never overwrites")
     ] = field(default_factory=dict)
     decode: Annotated[
-        Decoding,
-        says("`auto`: by content type; `csv`: objects, named by the first line; `url`: keep the link itself"),
+        Decoding, says("`auto`: by content type; `csv`: objects, named by the first line; `url`: keep the link itself")
     ] = "auto"
     next: Annotated[
-        Expression,
-        says("last result operation: the URL of the next page, until it is no text; the lists are joined"),
+        Expression, says("last result operation: the URL of the next page, until it is no text; the lists are joined")
     ] = by_default(ABSENT)
     optional: Annotated[bool, says("result: when the URL has no value the data is null, not tried again")] = False
     timeout: Annotated[

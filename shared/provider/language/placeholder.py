@@ -8,9 +8,9 @@ reserved characters (RFC 6570).
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
 from urllib.parse import quote
 
 from shared.codec import Json, dumps
@@ -28,9 +28,6 @@ class Placeholder:
 
     expression: Expression
     reserved: bool
-
-
-Part: TypeAlias = str | Placeholder
 
 
 def placeholders(value: Json) -> Iterator[Placeholder]:
@@ -51,10 +48,12 @@ def literals(text: str) -> list[str]:
     return [part for part in _parts(text) if isinstance(part, str)]
 
 
-def is_placeholder(text: str) -> bool:
-    """Whether a text is one placeholder and nothing else."""
-    parts = _parts(text)
-    return len(parts) == 1 and isinstance(parts[0], Placeholder)
+def lone(text: str) -> Placeholder | None:
+    """The placeholder that a text is, if it is one and nothing else."""
+    match _parts(text):
+        case (Placeholder() as one,):
+            return one
+    return None
 
 
 def stays_on_the_server(text: str) -> bool:
@@ -64,15 +63,13 @@ def stays_on_the_server(text: str) -> bool:
 
 def without_value(text: str, context: Json) -> list[Expression]:
     """What keeps a URL from being one: placeholders that are null, empty within the path, or the whole and no text."""
-    parts = _parts(text)
-    in_path = True
-    lacking = []
-    for part in parts:
+    in_path, lacking = True, []
+    for part in _parts(text):
         if isinstance(part, str):
             in_path = in_path and "?" not in part and "#" not in part
             continue
         value = part.expression.of(context)
-        if value is None or (value == "" and in_path) or (len(parts) == 1 and not isinstance(value, str)):
+        if value is None or (value == "" and in_path) or (lone(text) and not isinstance(value, str)):
             lacking.append(part.expression)
     return lacking
 
@@ -81,10 +78,9 @@ def fill(value: Json, context: Json) -> Json:
     """The value with its placeholders replaced, nested ones too; a lone placeholder keeps its value's type."""
     match value:
         case str():
-            parts = _parts(value)
-            if len(parts) == 1 and isinstance(parts[0], Placeholder):
-                return parts[0].expression.of(context)
-            return "".join(part if isinstance(part, str) else text_of(part.expression.of(context)) for part in parts)
+            if one := lone(value):
+                return one.expression.of(context)
+            return "".join(p if isinstance(p, str) else text_of(p.expression.of(context)) for p in _parts(value))
         case dict():
             return {name: fill(child, context) for name, child in value.items()}
         case list():
@@ -99,53 +95,43 @@ def fill_url(text: str, context: Json) -> str | None:
     """
     if without_value(text, context):
         return None
-    parts = _parts(text)
-    texts = []
-    for part in parts:
+    if one := lone(text):
+        return text_of(one.expression.of(context))
+    url, harmless = "", ""
+    for part in _parts(text):
         if isinstance(part, str):
-            texts.append(part)
-            continue
-        value = text_of(part.expression.of(context))
-        if len(parts) == 1:
-            return value
-        texts.append(quote(value, safe=_RESERVED if part.reserved else ""))
-    url = "".join(texts)
-    if len(_CLIMBS.findall(url)) > len(_CLIMBS.findall("".join(p if isinstance(p, str) else "x" for p in parts))):
+            url, harmless = url + part, harmless + part
+        else:
+            url += quote(text_of(part.expression.of(context)), safe=_RESERVED if part.reserved else "")
+            harmless += "x"
+    if len(_CLIMBS.findall(url)) > len(_CLIMBS.findall(harmless)):
         raise ValueError("a value leads to another path")
     return url
 
 
 def text_of(value: Json) -> str:
     """A value as text: a string as it is, null as nothing, anything else as JSON."""
-    match value:
-        case None:
-            return ""
-        case str():
-            return value
-    return dumps(value)
+    if isinstance(value, str):
+        return value
+    return "" if value is None else dumps(value)
 
 
 @lru_cache(maxsize=4096)
-def _parts(text: str) -> tuple[Part, ...]:
-    """A text taken apart. A placeholder ends at the first `}` that leaves JMESPath, which has braces of its own."""
-    parts: list[Part] = []
-    rest = text
-    while (start := rest.find("${")) >= 0 and (first := rest.find("}", start)) >= 0:
-        reserved = rest.startswith("+", start + 2)
-        begin, end = start + 2 + reserved, first
-        while not _compiles(rest[begin:end]):
-            end = rest.find("}", end + 1)
-            if end < 0:
-                end = first
-                break
-        parts += [rest[:start], Placeholder(Expression(rest[begin:end]), reserved)]
-        rest = rest[end + 1 :]
-    return tuple(part for part in [*parts, rest] if part)
+def _parts(text: str) -> tuple[str | Placeholder, ...]:
+    """A text taken apart."""
+    parts: list[str | Placeholder] = []
+    before, mark, rest = text.partition("${")
+    while mark and "}" in rest:
+        reserved = rest.startswith("+")
+        expression, after = _expression(rest[reserved:])
+        parts += [before, Placeholder(expression, reserved)]
+        before, mark, rest = after.partition("${")
+    return tuple(part for part in [*parts, before + mark + rest] if part)
 
 
-def _compiles(text: str) -> bool:
-    try:
-        Expression(text)
-    except ProviderFileError:
-        return False
-    return True
+def _expression(text: str) -> tuple[Expression, str]:
+    """The expression before the first `}` that leaves JMESPath, which has braces of its own, and what follows."""
+    for end in re.finditer("}", text):
+        with suppress(ProviderFileError):
+            return Expression(text[: end.start()]), text[end.end() :]
+    return Expression(text.partition("}")[0]), ""  # raises

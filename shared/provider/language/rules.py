@@ -53,15 +53,12 @@ class Rules(Part, frozen=True, kw_only=True):
         Operation | UnsetType, says("sent once, best effort, when a task is cancelled or its time is over")
     ] = UNSET
     acceptors: Annotated[
-        tuple[Acceptor, ...],
-        Meta(min_length=1),
-        says("which replies mean what: the first that matches decides"),
+        tuple[Acceptor, ...], Meta(min_length=1), says("which replies mean what: the first that matches decides")
     ]
     status: Annotated[Expression, says("what acceptors look at unless they say otherwise")] = by_default(STATUS)
     data: Annotated[Expression, says("the data of a completed task")] = by_default(BODY)
     partial: Annotated[
-        Expression,
-        says("what is known while the job runs; null keeps the last; absent: as data without a result"),
+        Expression, says("what is known while the job runs; null keeps the last; absent: as data without a result")
     ] = by_default(ABSENT)
     progress: Annotated[Expression, says("how far the job is, in the provider's own words")] = by_default(ABSENT)
     error: Annotated[Expression, says("what the provider says of a failure")] = by_default(ERROR)

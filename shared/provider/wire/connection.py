@@ -142,15 +142,15 @@ class _Response(HTTPResponse):
         raise HTTPException("interim answers without end")
 
 
-class WatchedConnection:
+class WatchedConnectionHTTP(HTTPConnection):
     """A connection under a watchdog. `address` is where it leads, as long as it is open."""
 
-    response_class: type[HTTPResponse] = _Response
+    response_class = _Response
     address = ""
 
     def _new_conn(self) -> socket:
         """A socket to an address that was checked: the name is not resolved a second time."""
-        made = self.dial(self._dns_host, self.port, self.timeout)  # type: ignore[attr-defined]
+        made = self.dial(self._dns_host, self.port, self.timeout)  # type: ignore[arg-type]  # Transport sets one
         self.address = made.getpeername()[0]
         Watchdog.current().hold(made)
         return made
@@ -160,14 +160,13 @@ class WatchedConnection:
         end = time.monotonic() + seconds
         addresses = _resolve(host, port, seconds)
         Watchdog.current().check(host, port, addresses)
-        return _connect(addresses, port, end, self.socket_options)  # type: ignore[attr-defined]
+        return _connect(addresses, port, end, self.socket_options)
 
     def request(self, *arguments: Any, **options: Any) -> None:
-        used: socket | None = self.sock  # type: ignore[attr-defined]
-        if used:  # from the pool: it may have been made for a provider that names this host
-            Watchdog.current().check(self.host, self.port, [self.address])  # type: ignore[attr-defined]
-            Watchdog.current().hold(used)
-        super().request(*arguments, **options)  # type: ignore[misc]
+        if self.sock:  # from the pool: it may have been made for a provider that names this host
+            Watchdog.current().check(self.host, self.port, [self.address])
+            Watchdog.current().hold(self.sock)
+        super().request(*arguments, **options)
 
 
 def _resolve(host: str, port: int, seconds: float) -> list[str]:
@@ -192,12 +191,8 @@ def _connect(addresses: list[str], port: int, end: float, options: Any) -> socke
     raise failure
 
 
-class WatchedConnectionHTTP(WatchedConnection, HTTPConnection):
-    pass
-
-
-class WatchedConnectionHTTPS(WatchedConnection, HTTPSConnection):
-    pass
+class WatchedConnectionHTTPS(WatchedConnectionHTTP, HTTPSConnection):
+    """The same under TLS."""
 
 
 class _HTTPPool(HTTPConnectionPool):

@@ -33,11 +33,7 @@ class Transport:
     """Sends calls from many threads over one pool of connections; keeps no cookie, reads no proxy or netrc setting."""
 
     def __init__(
-        self,
-        connections: int,
-        *,
-        adapter: type[Adapter] = Adapter,
-        clock: Callable[[], float] = time.monotonic,
+        self, connections: int, *, adapter: type[Adapter] = Adapter, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
         self._session = _Session()
@@ -85,13 +81,12 @@ class Transport:
         with Watchdog(seconds, {(host, port) for _, host, port in allowed}) as watchdog:
             try:
                 reply = self._read(call, seconds)
+                if not watchdog.fired:  # else the reply may have ended where the connection was cut
+                    return reply
+                failure = _failure(TimeoutError(), watchdog, is_late=True)
             except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
                 is_late = watchdog.fired or isinstance(error, requests.Timeout) or self._clock() >= end
                 failure = _failure(error, watchdog, is_late=is_late)
-            else:
-                if not watchdog.fired:  # else the reply may have ended where the connection was cut
-                    return reply
-                failure = _failure(None, watchdog, is_late=True)
         raise failure  # neither from theirs nor in its context: their texts hold URLs and headers, and so secrets
 
     def _read(self, call: Call, seconds: float) -> Reply:
@@ -115,8 +110,7 @@ class Transport:
                 content += chunk
                 if len(content) > MAX_RESPONSE_BYTES:
                     raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
-            lowered = {name.lower(): value for name, value in response.headers.items()}
-            return Reply(response.status_code, lowered, bytes(content), response.url)
+            return Reply(response.status_code, dict(response.headers.lower_items()), bytes(content), response.url)
 
 
 class _Session(requests.Session):
@@ -124,7 +118,7 @@ class _Session(requests.Session):
         """None: redirects are followed here; requests would read the whole body of one before anybody looks."""
 
 
-def _failure(error: Exception | None, watchdog: Watchdog, *, is_late: bool) -> TransportError:
+def _failure(error: Exception, watchdog: Watchdog, *, is_late: bool) -> TransportError:
     """What it means that there is no reply."""
     if watchdog.refused:
         return TransportError("the target's address is not allowed", reason=Reason.REFUSED_TARGET)
@@ -147,8 +141,7 @@ def url_of(call: Call) -> str:
 def _redirected(call: Call, reply: Reply, location: str, hide: Callable[[str], str]) -> Call:
     """The next call of a redirect (RFC 9110, 15.4): 303, and 301 or 302 of a POST, ask again with GET."""
     url = joined(reply.url, _as_utf8(location))
-    becomes_get = reply.status == 303 or (reply.status in (301, 302) and call.method == "POST")
-    if becomes_get:
+    if reply.status == 303 or (reply.status in (301, 302) and call.method == "POST"):
         call = dataclasses.replace(call, method="GET", body=None)
     headers = call.headers
     if origin_of(url) != origin_of(reply.url):

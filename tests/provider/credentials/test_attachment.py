@@ -7,7 +7,8 @@ import pytest
 
 from shared.outcome import Completed, Failed
 from shared.provider.credentials.attachment import Attachment
-from shared.provider.credentials.credentials import Attached
+from shared.provider.language.part import Reference
+from shared.provider.language.security import ApiKey
 from shared.reasons import Reason
 from shared.record import Record
 from tests.provider.test_attempt import answering
@@ -23,6 +24,13 @@ BASIC = {"type": "http", "scheme": "basic", "secret": "env:KEY"}
 
 def asked(site: Site, security: Any, secret: str = SECRET, **parts: Any) -> Any:
     return provider(rules(site.url, security=[security], **parts), Secrets({"env:KEY": secret}))
+
+
+def keyed(secret: str) -> Attachment:
+    """A key in the query."""
+    made = Attachment()
+    made.add(ApiKey(where="query", name="key", secret=Reference("env:KEY")), secret)
+    return made
 
 
 def stored(known: Record) -> str:
@@ -45,7 +53,7 @@ def stored(known: Record) -> str:
     ],
 )
 def test_a_key_leaves_the_query_of_a_link_and_is_masked_elsewhere(link: str, without: str) -> None:
-    attachment = Attachment(Attached({}, {"key": "k3y-/+ of us"}, ["k3y-/+ of us"]))
+    attachment = keyed("k3y-/+ of us")
     assert attachment.text(link.replace("KEY", quote("k3y-/+ of us", safe=""))) == without
 
 
@@ -143,13 +151,13 @@ def test_a_secret_of_less_than_8_characters_is_left_in_data() -> None:
 
 @pytest.mark.parametrize(("secret", "shown"), [("1234567", "1234567"), ("12345678", "MASKED")])
 def test_the_shortest_secret_that_is_masked_has_eight_characters(secret: str, shown: str) -> None:
-    attachment = Attachment(Attached({}, {"key": secret}, [secret]))
+    attachment = keyed(secret)
     assert attachment.text(f"it is {secret}") == f"it is {shown}"
     assert attachment.text(f"/j?key={secret}&a=1") == ("/j?a=1" if shown == "MASKED" else f"/j?key={secret}&a=1")
 
 
 def test_a_pair_that_has_been_masked_already_may_stand_in_a_body_and_without_one_nothing_does() -> None:
-    query = Attachment(Attached({}, {"key": SECRET}, [SECRET]))
+    query = keyed(SECRET)
     assert query.may_be_in(b"/j?key=MASKED")
     assert not query.may_be_in(b"/j?key=")
-    assert not Attachment(Attached({}, {}, [])).may_be_in(b"/j?key=MASKED")
+    assert not Attachment().may_be_in(b"/j?key=MASKED")

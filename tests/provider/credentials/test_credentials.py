@@ -15,7 +15,8 @@ from moto import mock_aws
 from shared import aws
 from shared.errors import TransportError
 from shared.outcome import Completed, Failed, Retry
-from shared.provider.credentials.credentials import EXPIRY_MARGIN_SECONDS, Attached, Credentials
+from shared.provider.credentials.attachment import Attachment
+from shared.provider.credentials.credentials import EXPIRY_MARGIN_SECONDS, Credentials
 from shared.provider.language.part import Reference
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
@@ -47,7 +48,7 @@ OAUTH = {
 }
 
 
-def attached(scheme: Scheme, secret: str = MARKER, **options: Any) -> Attached:
+def attached(scheme: Scheme, secret: str = MARKER, **options: Any) -> Attachment:
     return Credentials([scheme], Secrets({"env:SECRET": secret}), Transport(1)).attach(20, **options)
 
 
@@ -95,21 +96,20 @@ class TokenSite(Site):
 
 
 def test_a_bearer_secret_goes_into_the_authorization_header() -> None:
-    assert attached(Http(scheme="bearer", secret=Reference("env:SECRET"))) == Attached(
-        {"Authorization": f"Bearer {MARKER}"}
-    )
+    found = attached(Http(scheme="bearer", secret=Reference("env:SECRET")))
+    assert (found.headers, found.query) == ({"Authorization": f"Bearer {MARKER}"}, {})
 
 
 def test_a_basic_secret_is_encoded_as_utf8() -> None:
     found = attached(Http(scheme="basic", secret=Reference("env:SECRET")), "us:pä€s")
-    assert found == Attached({"Authorization": "Basic " + base64.b64encode("us:pä€s".encode()).decode()})
+    assert found.headers == {"Authorization": "Basic " + base64.b64encode("us:pä€s".encode()).decode()}
 
 
 @pytest.mark.parametrize("place", ["header", "query"])
 def test_a_key_goes_where_the_file_says_with_its_prefix(place: Any) -> None:
     found = attached(ApiKey(where=place, name="X-Key", prefix="Token ", secret=Reference("env:SECRET")))
     sent = {"X-Key": f"Token {MARKER}"}
-    assert found == (Attached(headers=sent) if place == "header" else Attached(query=sent))
+    assert (found.headers, found.query) == ((sent, {}) if place == "header" else ({}, sent))
 
 
 def test_all_schemes_of_a_file_are_applied() -> None:
@@ -120,7 +120,7 @@ def test_all_schemes_of_a_file_are_applied() -> None:
     ]
     secrets = Secrets({"env:A": "a", "env:B": "b", "env:C": "c"})
     found = Credentials(schemes, secrets, Transport(1)).attach(20)
-    assert found == Attached({"Authorization": "Bearer a", "X-Key": "b"}, {"key": "c"})
+    assert (found.headers, found.query) == ({"Authorization": "Bearer a", "X-Key": "b"}, {"key": "c"})
 
 
 SCHEMES: list[Scheme] = [
@@ -231,11 +231,12 @@ def test_a_token_younger_than_the_refusal_is_not_renewed() -> None:
 def test_a_refused_token_is_not_used_again_and_another_is_left_alone() -> None:
     with TokenSite() as site:
         credentials = site.credentials()
-        site.token(credentials)
-        credentials.refused(Attached({"Authorization": "Bearer token-0"}))
+        first = credentials.attach(20)
+        credentials.refused(Attachment())
         assert site.token(credentials) == "token-1"
-        credentials.refused(Attached({"Authorization": "Bearer token-1"}))
-        credentials.refused(Attached())
+        credentials.refused(first)
+        assert site.token(credentials) == "token-2"
+        credentials.refused(first)
         assert site.token(credentials) == "token-2"
 
 
