@@ -86,6 +86,10 @@ class Item:
         """Whether the provider refused it in the request's own attempt; such a failure is no dead letter."""
         return bool(self.status == "failed" and self.error and self.error.get("refused"))
 
+    def is_pending(self, generation: int) -> bool:
+        """Whether it is this generation that is open."""
+        return self.status == "pending" and self.generation == generation
+
     def expired(self, now: int) -> bool:
         """Whether the TTL has passed at `now` (ms); DynamoDB deletes such items only hours or days later."""
         return self.expires_at is not None and self.expires_at <= now // 1000
