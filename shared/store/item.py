@@ -67,24 +67,28 @@ class Item:
     generation: int
     created_at: int
     updated_at: int
-    completed_at: int | None
-    expires_at: int | None
-    submitted_at: int | None
-    resubmits: int
+    completed_at: int | None = None
+    expires_at: int | None = None
+    submitted_at: int | None = None
+    resubmits: int = 0
     input_digest: str
-    group: str
+    group: str = ""
     begun_by: str = field(default="", compare=False)
-    input: Json
-    outputs: dict[str, Json] | None
-    partial: Json
-    data: Json
-    error: Json
+    input: Json = None
+    outputs: dict[str, Json] | None = None
+    partial: Json = None
+    data: Json = None
+    error: Json = None
     notify: frozenset[str] = frozenset()
 
     @property
     def refused(self) -> bool:
         """Whether the provider refused it in the request's own attempt; such a failure is no dead letter."""
         return bool(self.status == "failed" and self.error and self.error.get("refused"))
+
+    def is_pending(self, generation: int) -> bool:
+        """Whether it is this generation that is open."""
+        return self.status == "pending" and self.generation == generation
 
     def expired(self, now: int) -> bool:
         """Whether the TTL has passed at `now` (ms); DynamoDB deletes such items only hours or days later."""
@@ -95,61 +99,25 @@ def parse(attributes: Any) -> Item | None:
     """The item in DynamoDB's wire form, or None for none."""
     if not attributes:
         return None
-    attempt = attributes.get("attempt", {"M": {}})["M"]
-    return Item(
-        task=Task.from_id(attributes["task_id"]["S"]),
-        status=attributes["status"]["S"],
-        generation=int(attributes["generation"]["N"]),
-        created_at=int(attributes["created_at"]["N"]),
-        updated_at=int(attributes["updated_at"]["N"]),
-        completed_at=_integer(attributes.get("completed_at")),
-        expires_at=_integer(attributes.get("expires_at")),
-        submitted_at=_integer(attempt.get("submitted_at")),
-        resubmits=_integer(attempt.get("resubmits")) or 0,
-        input_digest=attributes["input_digest"]["S"],
-        group=attributes.get("group", {"S": ""})["S"],
-        notify=frozenset(attributes.get("notify", {"SS": []})["SS"]),
-        begun_by=attributes.get("begun_by", {"S": ""})["S"],
-        **{name: _unpacked(attributes.get(name)) for name in MAX_VALUE_BYTES},
-    )
+    known = {name: _plain(value) for name, value in attributes.items() if name in Item.__slots__}
+    known |= {name: _unpacked(known[name]) for name in MAX_VALUE_BYTES if name in known}
+    attempt = _plain(attributes.get("attempt", {"M": {}}))
+    known |= {name: attempt[name] for name in ("submitted_at", "resubmits") if name in attempt}
+    return Item(task=Task.from_id(attributes["task_id"]["S"]), **known)
 
 
-def packed(value: Json, name: str) -> dict[str, Any]:
+def packed(value: Json, name: str) -> str | bytes:
     """A JSON value as attribute `name` holds it. Raises StoreTooLarge above its limit."""
     text, body = encoded(value)
     if len(body) > MAX_VALUE_BYTES[name]:
         raise StoreTooLarge(f"{name} takes {len(body)} bytes, the limit is {MAX_VALUE_BYTES[name]}")
-    return attribute(text, body)
+    return text.decode() if body is text else body
 
 
 def encoded(value: Json) -> tuple[bytes, bytes]:
     """A JSON value's text, and the same as it is stored: compressed above 4 KB."""
     text = dumps(value).encode()
     return text, text if len(text) <= GZIP_ABOVE_BYTES else gzip.compress(text, compresslevel=6, mtime=0)
-
-
-def attribute(text: bytes, body: bytes) -> dict[str, Any]:
-    """What `encoded` gave, in DynamoDB's wire form."""
-    return {"S": text.decode()} if body is text else {"B": body}
-
-
-def pointer(spilled: Spilled) -> dict[str, Any]:
-    """Where data is, in DynamoDB's wire form."""
-    sizes = {name: number(getattr(spilled, name)) for name in ("size", "in_answer", "stored_at")}
-    return {"M": {"key": {"S": spilled.key}, "digest": {"S": spilled.digest}, **sizes}}
-
-
-def number(value: int) -> dict[str, str]:
-    """A number in DynamoDB's wire form."""
-    return {"N": str(value)}
-
-
-def attempt_map(submitted_at: int | None, resubmits: int) -> dict[str, Any]:
-    """The `attempt` attribute."""
-    fields = {"resubmits": number(resubmits)}
-    if submitted_at is not None:
-        fields["submitted_at"] = number(submitted_at)
-    return {"M": fields}
 
 
 def digest(value: Json) -> str:
@@ -167,15 +135,20 @@ def open_keys(provider: str) -> list[str]:
     return [f"{provider}#{shard}" for shard in range(SHARDS)]
 
 
-def _unpacked(attribute: Any) -> Json:
-    if attribute is None:
-        return None
-    if "M" in attribute:
-        fields: dict[str, Any] = {name: value.get("S") or int(value["N"]) for name, value in attribute["M"].items()}
-        return Spilled(**fields)
-    text = gzip.decompress(attribute["B"]) if "B" in attribute else attribute["S"]
-    return loads(text, max_depth=OWN_DEPTH)
+def _plain(attribute: dict[str, Any]) -> Any:
+    """The value of one attribute in DynamoDB's wire form."""
+    [(kind, value)] = attribute.items()
+    match kind:
+        case "N":
+            return int(value)
+        case "SS":
+            return frozenset(value)
+        case "M":
+            return {name: _plain(one) for name, one in value.items()}
+    return value
 
 
-def _integer(attribute: Any) -> int | None:
-    return None if attribute is None else int(attribute["N"])
+def _unpacked(stored: Any) -> Json:
+    if isinstance(stored, dict):
+        return Spilled(**stored)
+    return loads(gzip.decompress(stored) if isinstance(stored, bytes) else stored, max_depth=OWN_DEPTH)

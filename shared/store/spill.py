@@ -13,7 +13,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -21,7 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shared.codec import OWN_DEPTH, Json, carried, loads
 from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
 from shared.logs import facts, log
-from shared.store.item import LINK_ABOVE_BYTES, Item, Spilled, attribute, encoded, packed, pointer
+from shared.store.item import LINK_ABOVE_BYTES, Item, Spilled, encoded, packed
 from shared.task import Task
 
 MAX_SPILLED_BYTES = 10_000_000
@@ -41,30 +41,28 @@ class Link:
     expires_at: int | None = None
 
 
+@dataclass(slots=True)
 class Spill:
     """The bucket; without one every value stays in its item.
 
-    `client` makes a client of S3, once, when first needed: most processes never do. `days` is the bucket's lifecycle.
+    `make` makes a client of S3, once, when first needed: most processes never do. `days` is the bucket's lifecycle.
     """
 
-    def __init__(
-        self, client: Callable[[], Any] | None = None, bucket: str = "", *, spill_bytes: int = 0, days: int = 1
-    ) -> None:
-        self._make = client
-        self._bucket = bucket
-        self._spill_bytes = spill_bytes
-        self._keeps_ms = (days - 1) * DAY_SECONDS * 1000  # a day before the lifecycle, whose clock is another
-        self._lock = threading.Lock()
-        self._made: Any = None
+    make: Callable[[], Any] | None = None
+    bucket: str = ""
+    spill_bytes: int = 0
+    days: int = 1
+    client: Any = field(default=None, init=False)
+    lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def keep(self, task: Task, generation: int, data: Json, now: int) -> dict[str, Any]:
+    def keep(self, task: Task, generation: int, data: Json, now: int) -> Any:
         """Data as the item holds it: itself, or where in S3 it is by now. Raises StoreTooLarge, StoreUnavailable."""
-        if not self._bucket:
+        if not self.bucket:
             return packed(data, "data")
         text, body = encoded(data)
         in_answer = carried(text.decode())
-        if len(body) <= self._spill_bytes and in_answer <= LINK_ABOVE_BYTES:
-            return attribute(text, body)
+        if len(body) <= self.spill_bytes and in_answer <= LINK_ABOVE_BYTES:
+            return text.decode() if body is text else body
         if len(body) > MAX_SPILLED_BYTES:
             raise StoreTooLarge(f"data takes {len(body)} bytes, the limit is {MAX_SPILLED_BYTES}")
         digest = hashlib.sha256(body).hexdigest()
@@ -79,7 +77,7 @@ class Spill:
                 ContentType="application/json",
                 ContentEncoding="gzip",
             )
-        return pointer(spilled)
+        return asdict(spilled)
 
     def opened(self, item: Item, now: int) -> Item:
         """The item with its data, or a Link where an answer could not hold it.
@@ -90,7 +88,8 @@ class Spill:
         spilled = item.data
         if not isinstance(spilled, Spilled):
             return item
-        if self._bucket and item.status != "completed" and now - spilled.stored_at >= self._keeps_ms:
+        keeps_ms = (self.days - 1) * DAY_SECONDS * 1000  # a day before the lifecycle, whose clock is another
+        if self.bucket and item.status != "completed" and now - spilled.stored_at >= keeps_ms:
             return replace(item, data=None)
         try:
             data = self._link(spilled, now) if spilled.needs_link else self._fetched(spilled)
@@ -121,15 +120,15 @@ class Spill:
         return Link(url, now + LINK_SECONDS * 1000)
 
     def _place(self, spilled: Spilled) -> dict[str, str]:
-        return {"Bucket": self._bucket, "Key": spilled.key}
+        return {"Bucket": self.bucket, "Key": spilled.key}
 
     def _client(self) -> Any:
-        with self._lock:
-            if self._make is None or not self._bucket:
+        with self.lock:
+            if self.make is None or not self.bucket:
                 raise DataUnavailable("S3: SPILL_BUCKET names no bucket")
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            if self.client is None:
+                self.client = self.make()
+            return self.client
 
 
 def _checksum(spilled: Spilled) -> str:

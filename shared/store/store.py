@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from shared.codec import Json
 from shared.errors import StoreTooLarge
 from shared.record import Record
-from shared.store.item import (
-    MAX_NOTIFY,
-    Item,
-    Spilled,
-    Status,
-    attempt_map,
-    digest,
-    number,
-    open_key,
-    open_keys,
-    packed,
-    parse,
-)  # fmt: skip
+from shared.store.item import MAX_NOTIFY, Item, Spilled, Status, digest, open_key, open_keys, packed, parse
 from shared.store.spill import Spill
 from shared.store.table import ConditionFailed, Table
 from shared.task import Task
@@ -78,43 +66,36 @@ class Store:
 
         Keeps the stored data, unless it had expired. None: somebody else was first; look again.
         """
-        if seen:
-            unchanged, value = "#generation = :seen", dict[str, Any]({":seen": number(seen.generation)})
-        else:
-            unchanged, value = (
-                "(attribute_not_exists(#generation) OR #expires_at <= :seconds)",
-                {":seconds": number(now // 1000)},
-            )
-        caller = secrets.token_hex(8)
+        sets = {
+            "status": "pending",
+            "input": packed(input_, "input"),
+            "input_digest": digest(input_),
+            "group": group,
+            "begun_by": secrets.token_hex(8),
+            "open": open_key(task),
+            "created_at": now,
+            "updated_at": now,
+        } | ({"notify": {notify}} if notify else {})
         removed = "#expires_at, #completed_at, #error, #partial, #attempt"
         removed += "" if keep_outputs else ", #outputs"
         removed += "" if seen else ", #data"
-        if notify:
-            value[":notify"] = {"SS": [notify]}
+        first = "#generation = if_not_exists(#generation, :created_at) + :one"
+        if seen:
+            unchanged, values = "#generation = :seen", {"one": 1, "seen": seen.generation}
+        else:
+            unchanged = "(attribute_not_exists(#generation) OR #expires_at <= :seconds)"
+            values = {"one": 1, "seconds": now // 1000}
         try:
             written = self._table.update(
                 task,
-                "SET #generation = if_not_exists(#generation, :now) + :one, #status = :pending, #input = :input, "
-                "#input_digest = :digest, #group = :group, #begun_by = :caller, #open = :open, #created_at = :now, "
-                f"#updated_at = :now{', #notify = :notify' if notify else ''} "
-                f"REMOVE {removed}",
+                f"SET {first}, {_assigned(sets)} REMOVE {removed}",
                 f"{unchanged} AND attribute_not_exists(#open)",
-                {
-                    ":group": {"S": group},
-                    ":now": number(now),
-                    ":one": number(1),
-                    ":pending": {"S": "pending"},
-                    ":input": packed(input_, "input"),
-                    ":digest": {"S": digest(input_)},
-                    ":caller": {"S": caller},
-                    ":open": {"S": open_key(task)},
-                    **value,
-                },
+                sets | values,
                 returned="ALL_NEW",
             )
         except ConditionFailed as failed:  # botocore repeats a call whose reply was lost: then it finds its own write
             there = parse(failed.attributes)
-            return there if there and there.begun_by == caller else None
+            return there if there and there.begun_by == sets["begun_by"] else None
         return parse(written)
 
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
@@ -124,39 +105,32 @@ class Store:
         too, where the item counts more resubmits than the record, or as many as a `resubmit`: that job is lost, and
         the one after it must not be.
         """
-        values = {
-            ":now": number(now),
-            ":resubmits": number(record.resubmits),
-            ":attempt": attempt_map(record.submitted_at, record.resubmits),
-            ":partial": packed(record.partial, "partial"),
-        }
-        outputs = "REMOVE #outputs" if resubmit else ""
+        known = {"submitted_at": record.submitted_at, "resubmits": record.resubmits}
+        attempt = {name: value for name, value in known.items() if value is not None}
+        sets = {"updated_at": now, "attempt": attempt, "partial": packed(record.partial, "partial")}
         if record.outputs is not None:
-            outputs = ", #outputs = :outputs"
-            values[":outputs"] = packed(record.outputs, "outputs")
-        expression = f"SET #updated_at = :now, #attempt = :attempt, #partial = :partial {outputs}"
+            sets["outputs"] = packed(record.outputs, "outputs")
+        removes = " REMOVE #outputs" if resubmit and record.outputs is None else ""
         later = f"(attribute_not_exists(#attempt) OR #attempt.#resubmits {'<' if resubmit else '<='} :resubmits)"
-        return self._write(task, record.generation, expression, values, f" AND {later}")
+        values = sets | {"resubmits": record.resubmits}
+        return self._write(task, record.generation, f"SET {_assigned(sets)}{removes}", values, f" AND {later}")
 
     def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
         """Keep outputs and partial data that came by themselves, unless the job is lost by now. Raises StoreTooLarge.
 
         A worker may be at the same task: its attempt is not touched, and what it stores later replaces this.
         """
-        values = {":now": number(now), ":resubmits": number(record.resubmits)}
-        sets = ""
-        for name in ("outputs", "partial"):
-            if getattr(record, name) is not None:
-                values[f":{name}"] = packed(getattr(record, name), name)
-                sets += f", #{name} = :{name}"
+        known = {"outputs": record.outputs, "partial": record.partial}
+        sets = {"updated_at": now} | {name: packed(value, name) for name, value in known.items() if value is not None}
         same_job = "#attempt.#resubmits = :resubmits"
         if record.resubmits == 0:
             same_job = f"(attribute_not_exists(#attempt) OR {same_job})"
-        return self._write(task, record.generation, f"SET #updated_at = :now{sets}", values, f" AND {same_job}")
+        values = sets | {"resubmits": record.resubmits}
+        return self._write(task, record.generation, f"SET {_assigned(sets)}", values, f" AND {same_job}")
 
     def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
         """Add one more to be told of a pending generation's end. Superseded, too, where MAX_NOTIFY wait already."""
-        values = {":target": {"SS": [target]}, ":one": {"S": target}, ":most": number(MAX_NOTIFY)}
+        values = {"target": {target}, "one": target, "most": MAX_NOTIFY}
         room = "(attribute_not_exists(#notify) OR contains(#notify, :one) OR size(#notify) < :most)"
         return self._write(task, generation, "ADD #notify :target", values, f" AND {room}")
 
@@ -165,9 +139,8 @@ class Store:
 
         The item that is returned has the data themselves, unless an answer can only hold a link to them.
         """
-        values = {":data": self._spill.keep(task, generation, data, now)}
-        sets, removes = ", #data = :data", ", #error, #partial, #outputs"
-        written = self._end(task, generation, "completed", now, values=values, sets=sets, removes=removes)
+        sets = {"data": self._spill.keep(task, generation, data, now)}
+        written = self._end(task, generation, "completed", now, sets, removes=", #error, #partial, #outputs")
         if isinstance(written, Superseded) or (isinstance(written.data, Spilled) and written.data.needs_link):
             return written
         return replace(written, data=data)
@@ -178,42 +151,28 @@ class Store:
             text = packed(error, "error")
         except StoreTooLarge:
             text = packed(error | {"error": "the provider's error is too large to keep"}, "error")
-        return self._end(task, generation, "failed", now, values={":error": text}, sets=", #error = :error")
+        return self._end(task, generation, "failed", now, {"error": text})
 
     def cancel(self, task: Task, generation: int, now: int) -> Item | Superseded:
         """End the generation because nobody wants it any more."""
-        return self._end(task, generation, "cancelled", now, values={})
+        return self._end(task, generation, "cancelled", now, {})
 
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
         """(task, generation) of every open item of a provider that was last written before the instant `before`."""
         keys = open_keys(provider)
         turn = before // 60_000 % len(keys)  # after a run that does not reach the end, the next begins elsewhere
         for key in keys[turn:] + keys[:turn]:
-            for row in self._table.open_items(key, number(before)):
+            for row in self._table.open_items(key, before):
                 yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
 
     def _end(
-        self,
-        task: Task,
-        generation: int,
-        status: Status,
-        now: int,
-        *,
-        values: dict[str, Any],
-        sets: str = "",
-        removes: str = "",
+        self, task: Task, generation: int, status: Status, now: int, sets: dict[str, Any], *, removes: str = ""
     ) -> Item | Superseded:
         """End a pending generation; the item as it stands then."""
-        ended = {
-            ":now": number(now),
-            ":expiry": number(now // 1000 + self._retention_seconds),
-            ":status": {"S": status},
-        }
-        expression = (
-            f"SET #status = :status, #completed_at = :now, #updated_at = :now, #expires_at = :expiry{sets} "
-            f"REMOVE #open, #notify{removes}"
-        )
-        written = self._update(task, generation, expression, ended | values, returned="ALL_NEW")
+        expires_at = now // 1000 + self._retention_seconds
+        sets = {"status": status, "completed_at": now, "updated_at": now, "expires_at": expires_at, **sets}
+        expression = f"SET {_assigned(sets)} REMOVE #open, #notify{removes}"
+        written = self._update(task, generation, expression, sets, returned="ALL_NEW")
         assert written
         return written
 
@@ -234,9 +193,14 @@ class Store:
         *,
         returned: Literal["ALL_NEW", "NONE"] = "NONE",
     ) -> Item | Superseded | None:
-        values = {":generation": number(generation), ":pending": {"S": "pending"}, **values}
+        values = {"generation": generation, "pending": "pending", **values}
         condition = f"#generation = :generation AND #status = :pending{further}"
         try:
             return parse(self._table.update(task, expression, condition, values, returned=returned))
         except ConditionFailed as failed:
             return Superseded(parse(failed.attributes))
+
+
+def _assigned(sets: dict[str, Any]) -> str:
+    """The assignments of an update: each attribute gets the value of its name."""
+    return ", ".join(f"#{name} = :{name}" for name in sets)

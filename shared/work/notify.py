@@ -7,7 +7,7 @@ told twice: the second time it waits no longer, and nothing happens.
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -29,12 +29,12 @@ WAITS_NO_LONGER = (
 """Answers that another try would only meet again: the token is used, expired, or never was one."""
 
 
+@dataclass(frozen=True, slots=True)
 class Notifier:
     """Tells of ends. `states` and `functions` are botocore's clients of Step Functions and Lambda."""
 
-    def __init__(self, states: Any, functions: Any) -> None:
-        self._states = states
-        self._functions = functions
+    states: Any
+    functions: Any
 
     def tell_ends(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
         """Tell of every end among a stream's records; the sequence numbers of those to be handed in again."""
@@ -80,18 +80,16 @@ class Notifier:
 
     def _tell_states(self, token: str, item: Item) -> None:
         if item.status == "completed":
-            self._states.send_task_success(taskToken=token, output=_result(item))
+            self.states.send_task_success(taskToken=token, output=_result(item))
         else:
-            self._states.send_task_failure(taskToken=token, error=_reason(item)[:MAX_ERROR], cause=_cause(item))
+            self.states.send_task_failure(taskToken=token, error=_reason(item)[:MAX_ERROR], cause=_cause(item))
 
-    def _tell_function(self, callback_id: str, item: Item) -> None:
+    def _tell_function(self, token: str, item: Item) -> None:
         if item.status == "completed":
-            self._functions.send_durable_execution_callback_success(
-                CallbackId=callback_id, Result=_result(item).encode()
-            )
+            self.functions.send_durable_execution_callback_success(CallbackId=token, Result=_result(item).encode())
         else:
             error = {"ErrorType": _reason(item), "ErrorMessage": _cause(item)}
-            self._functions.send_durable_execution_callback_failure(CallbackId=callback_id, Error=error)
+            self.functions.send_durable_execution_callback_failure(CallbackId=token, Error=error)
 
 
 def _ends(change: Mapping[str, Any]) -> Iterator[tuple[str, Item]]:
@@ -111,10 +109,8 @@ def _image(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _result(item: Item) -> str:
     """Identity and data; identity alone where the whole would not be taken, as when it is in S3 for its size."""
-    if isinstance(item.data, Spilled):
-        return dumps(_identity(item))
-    text = dumps(_identity(item) | {"data": item.data})
-    return text if len(text.encode()) <= MAX_RESULT_BYTES else dumps(_identity(item))
+    text = _told_of(item) if isinstance(item.data, Spilled) else _told_of(item, data=item.data)
+    return text if len(text.encode()) <= MAX_RESULT_BYTES else _told_of(item)
 
 
 def _reason(item: Item) -> str:
@@ -123,15 +119,10 @@ def _reason(item: Item) -> str:
 
 def _cause(item: Item) -> str:
     """Identity and what the provider said; identity alone where that is too long."""
-    text = dumps(_identity(item) | {"error": item.error["error"] if item.status == "failed" else None})
-    return text if len(text) <= MAX_CAUSE else dumps(_identity(item))
+    text = _told_of(item, error=item.error["error"] if item.status == "failed" else None)
+    return text if len(text) <= MAX_CAUSE else _told_of(item)
 
 
-def _identity(item: Item) -> dict[str, Json]:
-    return {
-        "task_id": item.task.id,
-        "provider": item.task.provider,
-        "name": item.task.name,
-        "status": item.status,
-        "generation": item.generation,
-    }
+def _told_of(item: Item, **more: Json) -> str:
+    identity = {"task_id": item.task.id, "provider": item.task.provider, "name": item.task.name}
+    return dumps(identity | {"status": item.status, "generation": item.generation} | more)

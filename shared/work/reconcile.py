@@ -53,10 +53,7 @@ class Reconciler:
         """Queue every open item, older than a lease, whose generation or a higher one Redis does not hold."""
         tally: Counter[str] = Counter()
         before = self.clock() - int(self.lease_seconds * 1000)
-        for batch in _batches(self.store.open_since(name, before)):
-            if remaining() < STOP_SECONDS:
-                tally["unfinished"] += 1
-                break
+        for batch in _batches(self.store.open_since(name, before), remaining, tally):
             places = self.queue.look([task for task, _ in batch])
             missing = [one for one, place in zip(batch, places, strict=True) if place.held_generation < one[1]]
             is_open.update(task for task, _ in batch)
@@ -69,7 +66,7 @@ class Reconciler:
         adds = []
         for task, generation in takewhile(lambda _: remaining() >= STOP_SECONDS, missing):
             item = self.store.get(task, self.clock())
-            if item is not None and item.status == "pending" and item.generation == generation:
+            if item and item.is_pending(generation):
                 delay = self.lease_seconds + self.random.uniform(0, rules.polling.max_delay)
                 adds.append(add_of(task, record_of(item), delay))
         added = self.queue.add(adds, token=new_token(), limits=rules.limits) if adds else []
@@ -83,10 +80,7 @@ class Reconciler:
         tally: Counter[str] = Counter()
         queued = [task for task in self.queue.queued(name) if task not in is_open]
         entries = self.queue.strays(name) + self._some(queued) + self._some(self.queue.dead(name))
-        for batch in _batches(entries):
-            if remaining() < STOP_SECONDS:
-                tally["unfinished"] += 1
-                break
+        for batch in _batches(entries, remaining, tally):
             ends = []
             looked_at = zip(batch, self.queue.look(batch), strict=True)
             for task, place in takewhile(lambda _: remaining() >= STOP_SECONDS, looked_at):
@@ -113,7 +107,11 @@ def _end_of(place: Place, item: Item | None) -> Literal["buried", "forgotten"] |
     return "forgotten"
 
 
-def _batches(values: Iterable[T]) -> Iterator[list[T]]:
+def _batches(values: Iterable[T], remaining: Callable[[], float], tally: Counter[str]) -> Iterator[list[T]]:
+    """The values in batches for as long as there is time; else the tally says that the run is unfinished."""
     iterator = iter(values)
     while batch := list(islice(iterator, BATCH)):
+        if remaining() < STOP_SECONDS:
+            tally["unfinished"] += 1
+            return
         yield batch

@@ -4,11 +4,11 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, get_args
 
 from shared.limits import Health
 from shared.logs import facts, log
-from shared.outcome import Failed, Outcome, Pending, Retry
+from shared.outcome import Outcome, Retry
 from shared.provider import Finding, Provider
 from shared.queue import Hold, Queue, Release
 from shared.reasons import Trait
@@ -18,7 +18,7 @@ from shared.store import Item
 Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Settlement:
     """What is to happen to a held task in the queue, and what it counts as in the tally.
 
@@ -27,8 +27,8 @@ class Settlement:
     """
 
     hold: Hold
-    verb: Verb
-    counts_as: str
+    verb: Verb = "release"
+    counts_as: str = "released"
     outcome: Outcome | None = None
     record: Record | None = None
     delay_seconds: float = 0
@@ -42,15 +42,12 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
     which of its own tasks had a good or a bad reply, as the probe may be any of them. A task that somebody else has
     taken meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
     """
-    by_verb: dict[Verb, list[Settlement]] = {"complete": [], "release": [], "bury": [], "forget": []}
-    for settlement in settlements:
-        by_verb[settlement.verb].append(settlement)
     health = provider.delays.health(
         {one.hold.task.name: Finding(one.outcome, one.record) for one in settlements if one.outcome and one.record}
     )
     tally: Counter[str] = Counter()
-    for verb, group in by_verb.items():
-        if group:
+    for verb in get_args(Verb):
+        if group := [one for one in settlements if one.verb == verb]:
             for settlement, done in zip(group, _move(queue, verb, group, health), strict=True):
                 counts_as = settlement.counts_as if done or verb == "forget" else "lost"
                 tally[counts_as] += 1
@@ -60,38 +57,24 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
 
 
 def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> list[bool]:
-    match verb:
-        case "complete":
-            return queue.complete([one.hold for one in group], health)
-        case "bury":
-            return queue.bury([one.hold for one in group], health)
-        case "forget":
-            return queue.forget([(one.hold.task, one.hold.generation) for one in group], health)
-        case "release":
-            return queue.release([_released(one) for one in group], health)
-    assert_never(verb)
+    holds = [one.hold for one in group]
+    if verb == "release":
+        return queue.release([_released(one) for one in group], health)
+    if verb == "forget":
+        return queue.forget([(hold.task, hold.generation) for hold in holds], health)
+    return (queue.complete if verb == "complete" else queue.bury)(holds, health)
 
 
 def _released(one: Settlement) -> Release:
     if one.record is None:
         return Release(one.hold, one.delay_seconds)
-    has_job = one.record.outputs is not None or _is_lost(one.outcome)
-    return Release(one.hold, one.delay_seconds, one.record.to_text(), has_job=has_job)
-
-
-def _is_lost(outcome: Outcome | None) -> bool:
-    return isinstance(outcome, Retry) and Trait.ANSWER_LOST in outcome.reason.traits
+    is_lost = isinstance(one.outcome, Retry) and Trait.ANSWER_LOST in one.outcome.reason.traits
+    return Release(one.hold, one.delay_seconds, one.record.to_text(), one.record.outputs is not None or is_lost)
 
 
 def report(settlement: Settlement, counts_as: str) -> None:
     """One line per change: ends at INFO, waiting at DEBUG."""
-    said = facts(settlement.hold)
-    match settlement.outcome:
-        case Failed(reason):
-            said["reason"] = reason
-        case Retry(delay, reason):
-            said |= {"reason": reason, "delay_seconds": delay}
-        case Pending(delay):
-            said["delay_seconds"] = delay
+    outcome = settlement.outcome
+    said = {name: getattr(outcome, name) for name in ("reason", "delay_seconds") if hasattr(outcome, name)}
     level = logging.DEBUG if counts_as in ("snoozed", "retried", "released") else logging.INFO
-    log.log(level, counts_as, extra=said)
+    log.log(level, counts_as, extra=facts(settlement.hold) | said)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from shared.errors import QueueUnavailable
 from shared.logs import log
-from shared.queue import Claimed, new_token
+from shared.queue import Claimed, new_token, without_redis
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, settle
 from shared.work.worker import Worker
@@ -91,6 +91,11 @@ class Tick:
             else:
                 self.clockwork.sleep(min(wait_seconds, self.parts.settings.tick_seconds))
 
+    @property
+    def free(self) -> int:
+        """How many more attempts may run at once."""
+        return self.parts.settings.parallel_tasks - len(self.in_flight)
+
     def elapsed(self) -> float:
         return self.clockwork.monotonic() - self.began
 
@@ -111,22 +116,19 @@ class Tick:
 
         Counts providers with plenty: one that gave less than was asked of it has no more, or is paused or at a limit.
         """
-        elapsed, full = self.elapsed(), len(self.in_flight) >= self.parts.settings.parallel_tasks
+        elapsed = self.elapsed()
         finished = sum(tally["claimed"] for tally in self.tally.values()) - len(self.in_flight)
-        if self.invite is None or not full or not finished or elapsed < self.look_for_help_at:
+        if self.invite is None or self.free > 0 or not finished or elapsed < self.look_for_help_at:
             return
         self.look_for_help_at = elapsed + self.parts.settings.tick_seconds
-        try:
+        with without_redis(then="no further ticks are invited"):
             due = sum(self.parts.queue.backlog(provider) for provider in self.plenty)
-        except QueueUnavailable as error:
-            log.warning("queue unavailable", extra={"reason": str(error), "then": "no further ticks are invited"})
-            return
-        askable = finished / elapsed * max(self.window_seconds - elapsed, 0)
-        further = min(self.parts.settings.max_workers, math.ceil(due / max(askable, 1))) - 1
-        if further > 0:
-            log.info("invited", extra={"ticks": further, "due": due})
-            self.invite(further)
-            self.invite = None
+            askable = finished / elapsed * max(self.window_seconds - elapsed, 0)
+            further = min(self.parts.settings.max_workers, math.ceil(due / max(askable, 1))) - 1
+            if further > 0:
+                log.info("invited", extra={"ticks": further, "due": due})
+                self.invite(further)
+                self.invite = None
 
     def start_ordinary(self) -> float:
         """Share the free slots among the providers that have due tasks; the seconds until the next falls due.
@@ -136,10 +138,10 @@ class Tick:
         going = Counter(claimed.hold.task.provider for claimed in self.in_flight.values())
         hungry = sorted(self.parts.providers, key=lambda provider: (going[provider], self.tally[provider]["claimed"]))
         waits: dict[str, float] = {}
-        while hungry and (free := self.parts.settings.parallel_tasks - len(self.in_flight)) > 0:
-            share = math.ceil(free / len(hungry))
+        while hungry and self.free > 0:
+            share = math.ceil(self.free / len(hungry))
             for provider in tuple(hungry):
-                limit = min(share, self.parts.settings.parallel_tasks - len(self.in_flight))
+                limit = min(share, self.free)
                 taken, waits[provider] = self.claim(provider, limit) if limit > 0 else (0, 0.0)
                 if limit > 0:
                     (self.plenty.add if taken == limit else self.plenty.discard)(provider)
@@ -178,7 +180,7 @@ class Tick:
         if claim.suspects and not suspect:
             self.suspects.add(provider)
         if self.elapsed() >= self.window_seconds:  # the reply came too late to start anything
-            self.settle(provider, [_unstarted(claimed) for claimed in claim.tasks])
+            self.settle(provider, [Settlement(claimed.hold) for claimed in claim.tasks])
             return 0, math.inf
         for claimed in claim.tasks:
             self.in_flight[self.pool.submit(self.worker.work, claimed, self.parts.settings.attempt_seconds)] = claimed
@@ -186,15 +188,14 @@ class Tick:
 
     def collect(self, wait_seconds: float) -> None:
         """Wait until an attempt finishes or it is time to look again, then settle what has finished."""
-        full = len(self.in_flight) >= self.parts.settings.parallel_tasks or self.alone
-        look = math.inf if full else min(wait_seconds, self.parts.settings.tick_seconds)
+        look = math.inf if self.alone or self.free <= 0 else min(wait_seconds, self.parts.settings.tick_seconds)
         timeout = max(0.0, min(look, self.remaining() - SETTLE_SECONDS / 2))
         done, _ = wait(self.in_flight, timeout=timeout, return_when=FIRST_COMPLETED)
         finished: dict[str, list[Settlement]] = {}
         for future in done:
-            claimed = self.in_flight.pop(future)
             self.alone = False
-            finished.setdefault(claimed.hold.task.provider, []).append(future.result())
+            provider = self.in_flight.pop(future).hold.task.provider
+            finished.setdefault(provider, []).append(future.result())
         for provider, settlements in finished.items():
             self.settle(provider, settlements)
 
@@ -210,7 +211,3 @@ class Tick:
         for claimed in self.in_flight.values():
             self.tally[claimed.hold.task.provider]["abandoned"] += 1
         log.error("attempts abandoned", extra={"count": len(self.in_flight)})
-
-
-def _unstarted(claimed: Claimed) -> Settlement:
-    return Settlement(hold=claimed.hold, verb="release", counts_as="released")

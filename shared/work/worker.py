@@ -4,8 +4,8 @@ enqueue and process both come here. Store, then complete: what an attempt found 
 moves in Redis (`settle.py`), and a generation that is no longer pending ends in Redis as its item says.
 """
 
-import dataclasses
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
@@ -27,14 +27,15 @@ UNREADABLE_SECONDS = 60.0
 """How long a task waits whose record a later version of this code wrote."""
 CANCEL_SECONDS = 5.0
 """The longest that telling a provider of a cancellation may take."""
+DURABLE = ("outputs", "partial", "submitted_at", "resubmits")
+"""What an item keeps of its generation's record."""
 
 
+@dataclass
 class Worker:
     """Asks and stores. Safe to use from many threads."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self._store = parts.store
+    parts: Parts
 
     def work(self, claimed: Claimed, seconds: float) -> Settlement:
         """All that is to do for one claimed task but to move it in the queue, within `seconds`; raises nothing."""
@@ -49,7 +50,7 @@ class Worker:
             return self.attempt(hold, record, seconds)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=STORE_RETRY_SECONDS)
+            return Settlement(hold, delay_seconds=STORE_RETRY_SECONDS)
         except Exception:
             log.exception("attempt broke", extra=facts(hold))
             return self._broken(claimed)
@@ -59,7 +60,7 @@ class Worker:
         provider = self.parts.providers[hold.task.provider]
         if provider.submits(record) and not inline:
             item = self.parts.item(hold.task)
-            if item is None or not _is_pending(item, hold.generation):
+            if item is None or not item.is_pending(hold.generation):
                 return self._ended(hold, item, record)
             record = _resumed(record, item)
         finding = provider.attempt(hold.task, record, now=self.parts.clock(), seconds=seconds)
@@ -76,14 +77,14 @@ class Worker:
         if finding is None:
             return None
         if not isinstance(finding.outcome, Pending):
-            jobless = dataclasses.replace(finding.record, outputs=None)  # its job is over: there is none to cancel
+            jobless = replace(finding.record, outputs=None)  # its job is over: there is none to cancel
             return self._store_finding(hold, record, Finding(finding.outcome, jobless))
         if finding.record.digest != record.saved:
             with suppress(StoreTooLarge):  # partial data is what one can do without
-                self._store.learn(item.task, finding.record, self.parts.clock())
+                self.parts.store.learn(item.task, finding.record, self.parts.clock())
         if finding.outcome.delay_seconds == 0:
             return None
-        return Settlement(hold=hold, verb="release", counts_as="snoozed", outcome=finding.outcome)
+        return Settlement(hold, counts_as="snoozed", outcome=finding.outcome)
 
     def _record(self, claimed: Claimed) -> Record | Settlement:
         """The claimed task's record; from its item, the truth, where Redis has lost or mangled it."""
@@ -94,88 +95,74 @@ class Worker:
                 return record
         except RecordError as error:
             if error.newer:
-                return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=UNREADABLE_SECONDS)
+                return Settlement(hold, delay_seconds=UNREADABLE_SECONDS)
         log.error("record unreadable", extra=facts(hold))
         item = self.parts.item(hold.task)
-        if item is None or not _is_pending(item, hold.generation):
+        if item is None or not item.is_pending(hold.generation):
             return self._ended(hold, item)
         return record_of(item)
 
     def _store_finding(self, hold: Hold, before: Record, finding: Finding, *, inline: bool = False) -> Settlement:
         outcome, record = finding.outcome, finding.record
-        made = dataclasses.replace  # every branch below is this settlement with other words
-        base = Settlement(hold=hold, verb="release", counts_as="released", outcome=outcome, record=record)
+        found, store, now = Settlement(hold, outcome=outcome, record=record), self.parts.store, self.parts.clock()
         written: Item | Superseded | None
         try:
             match outcome:
                 case Completed(data):
-                    written = self._store.complete(hold.task, hold.generation, data, self.parts.clock())
-                    settlement = made(base, verb="complete", counts_as="completed")
+                    written = store.complete(hold.task, hold.generation, data, now)
+                    settlement = replace(found, verb="complete", counts_as="completed")
                 case Failed(reason, error):
                     text = {"reason": reason, "error": error, "refused": inline}
-                    written = self._store.fail(hold.task, hold.generation, text, self.parts.clock())
-                    settlement = made(
-                        base, verb="forget" if inline else "bury", counts_as="refused" if inline else "buried"
-                    )
+                    written = store.fail(hold.task, hold.generation, text, now)
+                    refused = replace(found, verb="forget", counts_as="refused")
+                    settlement = refused if inline else replace(found, verb="bury", counts_as="buried")
                 case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
-                    written, record = self._keep(hold, record, outcome)
+                    written, record = self._keep(hold, record, outcome, now)
                     counts_as = "snoozed" if isinstance(outcome, Pending) else "retried"
-                    settlement = made(base, record=record, delay_seconds=delay, counts_as=counts_as)
+                    settlement = replace(found, record=record, delay_seconds=delay, counts_as=counts_as)
                 case _:
                     assert_never(outcome)
         except StoreTooLarge as error:
             if isinstance(outcome, Failed):
-                return self._unstored(base, before)
+                return _unstored(found, before)
             too_large = Finding(Failed(Reason.TOO_LARGE, str(error)), record)
             return self._store_finding(hold, before, too_large, inline=inline)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return self._unstored(base, before)
+            return _unstored(found, before)
         if not isinstance(written, Superseded):
-            return made(settlement, item=written)
-        item = written.item
-        if item and _is_pending(item, hold.generation):  # we come late: that job is lost, and another may be open
-            return made(settlement, record=_resumed(record, item))
-        return self._ended(hold, item, record)
+            return replace(settlement, item=written)
+        if written.item and written.item.is_pending(
+            hold.generation
+        ):  # we come late: that job is lost, and another may be open
+            return replace(settlement, record=_resumed(record, written.item))
+        return self._ended(hold, written.item, record)
 
-    def _keep(self, hold: Hold, record: Record, outcome: Pending | Retry) -> tuple[Superseded | None, Record]:
+    def _keep(self, hold: Hold, record: Record, outcome: Pending | Retry, now: int) -> tuple[Superseded | None, Record]:
         """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""
-        now = self.parts.clock()
         if record.digest != record.saved:
             try:
                 resubmit = isinstance(outcome, Retry) and outcome.action == "resubmit"
-                superseded = self._store.save(hold.task, record, now, resubmit=resubmit)
+                return self.parts.store.save(hold.task, record, now, resubmit=resubmit), record.confirmed(now)
             except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
                 if record.partial is None:
                     raise
-                return self._keep(hold, dataclasses.replace(record, partial=None), outcome)
-            return superseded, record.confirmed(now)
+                return self._keep(hold, replace(record, partial=None), outcome, now)
         if isinstance(outcome, Pending) and now - record.confirmed_at > self.parts.settings.confirm_seconds * 1000:
-            item = self._store.get(hold.task, now)
-            if item is None or not _is_pending(item, hold.generation):
+            item = self.parts.store.get(hold.task, now)
+            if item is None or not item.is_pending(hold.generation):
                 return Superseded(item), record
             return None, _resumed(record, item).confirmed(now)
         return None, record
 
-    def _unstored(self, base: Settlement, before: Record) -> Settlement:
-        """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
-        match base.outcome:
-            case Retry(delay_seconds=delay, action="resubmit"):  # it must stand in the item before it may happen
-                return dataclasses.replace(base, delay_seconds=delay, record=before)
-            case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
-                return dataclasses.replace(base, delay_seconds=delay)
-        return dataclasses.replace(base, delay_seconds=STORE_RETRY_SECONDS)
-
     def _ended(self, hold: Hold, item: Item | None, record: Record | None = None) -> Settlement:
         """How a generation that is no longer pending ends in Redis: as its item says, never by a retry."""
-        buried = False
-        if item is not None and item.generation == hold.generation:
-            buried = item.status == "failed" and not item.refused
+        if item and item.generation == hold.generation:
             if item.status == "cancelled" and record:
                 self.parts.providers[hold.task.provider].cancel(hold.task, record, seconds=CANCEL_SECONDS)
-        if buried:
-            return Settlement(hold=hold, verb="bury", counts_as="buried", item=item)
-        return Settlement(hold=hold, verb="forget", counts_as="forgotten", item=item)
+            if item.status == "failed" and not item.refused:
+                return Settlement(hold, verb="bury", counts_as="buried", item=item)
+        return Settlement(hold, verb="forget", counts_as="forgotten", item=item)
 
     def _broken(self, claimed: Claimed) -> Settlement:
         """The settlement of a task whose attempt broke in our own code: an error like any other, and bounded."""
@@ -184,44 +171,36 @@ class Worker:
             record = self._record(claimed)
             if isinstance(record, Settlement):
                 return record
-            provider = self.parts.providers[hold.task.provider]
-            finding = provider.delays.retry(record, self.parts.clock(), Reason.BROKEN)
-            return self._store_finding(hold, record, finding)
+            retry = self.parts.providers[hold.task.provider].delays.retry
+            return self._store_finding(hold, record, retry(record, self.parts.clock(), Reason.BROKEN))
         except Exception:
             log.exception("attempt broke twice", extra=facts(hold))
-            return Settlement(hold=hold, verb="release", counts_as="released", delay_seconds=UNREADABLE_SECONDS)
+            return Settlement(hold, delay_seconds=UNREADABLE_SECONDS)
 
 
 def record_of(item: Item) -> Record:
     """The record that a pending item stands for, with all that the item knows."""
-    record = Record(
-        generation=item.generation,
-        created_at=item.created_at,
-        input=item.input,
-        group=item.group,
-        outputs=item.outputs,
-        partial=item.partial,
-        submitted_at=item.submitted_at,
-        resubmits=item.resubmits,
-    )
-    return record.confirmed(item.updated_at)
+    known = ("generation", "created_at", "input", "group", *DURABLE)
+    return Record(**{name: getattr(item, name) for name in known}).confirmed(item.updated_at)
 
 
 def add_of(task: Task, record: Record, delay_seconds: float = 0) -> Add:
     """What puts a pending task into the queue."""
-    has_job = record.outputs is not None
-    return Add(task, record.generation, record.to_text(), delay_seconds, record.group, has_job)
+    return Add(task, record.generation, record.to_text(), delay_seconds, record.group, record.outputs is not None)
 
 
 def _resumed(record: Record, item: Item) -> Record:
     """The record, with what an earlier attempt of this generation left in the item: a job, or the loss of one."""
     if item.outputs is None and item.resubmits <= record.resubmits:
         return record
-    resumed = dataclasses.replace(
-        record, outputs=item.outputs, submitted_at=item.submitted_at, resubmits=item.resubmits, partial=item.partial
-    )
-    return resumed.confirmed(item.updated_at)
+    return replace(record, **{name: getattr(item, name) for name in DURABLE}).confirmed(item.updated_at)
 
 
-def _is_pending(item: Item | None, generation: int) -> bool:
-    return item is not None and item.status == "pending" and item.generation == generation
+def _unstored(found: Settlement, before: Record) -> Settlement:
+    """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
+    match found.outcome:
+        case Retry(delay_seconds=delay, action="resubmit"):  # it must stand in the item before it may happen
+            return replace(found, delay_seconds=delay, record=before)
+        case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
+            return replace(found, delay_seconds=delay)
+    return replace(found, delay_seconds=STORE_RETRY_SECONDS)

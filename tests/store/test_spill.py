@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -124,7 +125,7 @@ def test_large_data_come_back_as_the_same_text(store: Store, clock: Clock) -> No
 @given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_any_value_comes_back_as_the_same_text(spill: Spill, value: Json) -> None:
     data = [value, NOISE]
-    held = parse(BARE | {"data": spill.keep(TASK, 7, data, 0)})
+    held = parse(BARE | {"data": TypeSerializer().serialize(spill.keep(TASK, 7, data, 0))})
     assert held
     assert isinstance(held.data, Spilled)
     assert dumps(spill.opened(held, 0).data) == dumps(data)
