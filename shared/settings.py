@@ -11,8 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 from shared.errors import SettingsError
 from shared.task import PROVIDER_NAME, is_provider_name
 
-NOTIFY_KINDS = ("stepFunctionsToken", "durableCallbackId")
-"""How a request may name a workflow that waits for its task."""
+NOTIFY_KINDS = {
+    "stepFunctionsToken": (r"[!-~]{1,2048}", "1 to 2048 characters of ASCII, as it was given"),
+    "durableCallbackId": (r"(?=.{1,1024}$)[A-Za-z0-9+/]+={0,2}", "1 to 1024 characters of base64, as it was given"),
+}
+"""How a request may name a workflow that waits for its task, and what AWS takes of each kind, and in words."""
 MAX_BATCH = 100
 """How many requests one batch may hold."""
 LEASE_MARGIN_SECONDS = 10
@@ -83,7 +86,7 @@ def _servers(text: str) -> dict[str, str]:
 
 def _notify_kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
-    if not set(kinds) <= set(NOTIFY_KINDS):
+    if not set(kinds) <= NOTIFY_KINDS.keys():
         raise ValueError(f"must be some of {', '.join(NOTIFY_KINDS)}, separated by commas")
     return kinds
 

@@ -39,34 +39,38 @@ class Receiver:
         Raises NotFound, always the same, for whatever is not from the provider or no longer about this generation;
         Unavailable and StoreUnavailable when it should be sent again.
         """
+        unknown = NotFound("there is no such callback", field="path")
         try:
-            task, generation, resubmits, is_signed = self._verified(callback)
+            verified = self._verified(callback)
         except SecretUnavailable as error:
             raise Unavailable("the callback cannot be verified now") from error
+        if verified is None:
+            raise unknown
+        task, generation, resubmits, is_signed = verified
         item = self.parts.item(task)
         if item is None or item.generation != generation:
-            raise _unknown()
+            raise unknown
         if item.status == "pending":
             # what is said of a job that has been lost since says nothing of the job after it
             body = callback.body if is_signed and item.resubmits == resubmits else None
             self._heed(item, None if body is None else Reply(200, callback.headers, body, ""))
         return Answer(status=200, body={"status": "received"})
 
-    def _verified(self, callback: Callback) -> tuple[Task, int, int, bool]:
-        """Task, generation and resubmits it is about, and whether it is signed. Raises NotFound, SecretUnavailable.
+    def _verified(self, callback: Callback) -> tuple[Task, int, int, bool] | None:
+        """Task, generation and resubmits it is about, and whether it is signed; None: it is from somebody else.
 
         A body too large to be read cannot be believed, so its signature is no matter: the task is asked about.
         """
         provider = self.parts.providers.get(callback.provider)
         found = self.urls.find(callback.provider, callback.token) if self.urls and provider else None
         if provider is None or found is None:
-            raise _unknown()
+            return None
         signature = provider.rules.callback.signature
         if signature and callback.body is not None:
             key = self.read_secret(signature.secret, fresh=False)
             if not key or not signature.fits(callback.headers, callback.body, key):
                 log.warning("callback refused", extra={"provider": callback.provider, "reason": "signature"})
-                raise _unknown()
+                return None
         return (*found, bool(signature))
 
     def _heed(self, item: Item, payload: Reply | None) -> None:
@@ -93,7 +97,3 @@ class Receiver:
         except RecordError:
             return shortest
         return min(shortest, max(0, asked_at / 1000 + shortest - self.parts.clock() / 1000))
-
-
-def _unknown() -> NotFound:
-    return NotFound("there is no such callback", field="path")

@@ -86,12 +86,9 @@ class Enqueuer:
             begun = self.parts.store.begin(task, item, input_, now, group=group, notify=request.notify)  # 2. begin
             if begun:
                 log.debug("begun", extra=facts(begun))
-                may_be_stale = (
-                    item
-                    and item.status == "completed"
-                    and self._answers(request, provider, item, stale_seconds=request.prefers.stale_seconds)
-                )
-                return Begun(begun, record_of(begun), provider, request.prefers, item if may_be_stale else None)
+                stale = request.prefers.stale_seconds
+                may_answer = item and item.status == "completed" and self._answers(request, provider, item, stale)
+                return Begun(begun, record_of(begun), provider, request.prefers, item if may_answer else None)
         raise Unavailable("the task changes too fast; try again", field="name")
 
     def serve(
@@ -186,8 +183,8 @@ class Enqueuer:
             raise Unavailable("the workflow cannot be notified now; try again", field="notify") from error
         return True
 
-    def _answers(self, request: TaskRequest, provider: Provider, item: Item, *, stale_seconds: float = 0) -> bool:
-        """Whether an item that has ended is what the request takes, no longer fresh for so long at most."""
+    def _answers(self, request: TaskRequest, provider: Provider, item: Item, stale_seconds: float = 0) -> bool:
+        """Whether the request takes what an item that has ended holds, which has been stale for so long at most."""
         rules, most = provider.rules, request.prefers.max_age_seconds
         fresh = {"completed": rules.freshness, "failed": rules.freshness_failed}.get(item.status, 0)
         longest = (fresh if most is None else min(fresh, most)) + stale_seconds
