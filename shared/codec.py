@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
 Json: TypeAlias = Any
@@ -45,7 +44,7 @@ def loads(text: str | bytes, *, unique_keys: bool = False, max_depth: int = MAX_
 
 def dumps(value: Json) -> str:
     """The compact JSON text of a value, as UTF-8 can carry it (a lone surrogate stays an escape)."""
-    text = _compact(value)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -56,9 +55,6 @@ def dumps(value: Json) -> str:
 def canonical(value: Json) -> str:
     """One text for equal values: keys sorted, ASCII only. Digests are made of it."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False, sort_keys=True)
-
-
-_compact: Callable[[Json], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -76,20 +72,15 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DuplicateKey(twice)
+        raise DuplicateKey(next(name for name in names if names.count(name) > 1))
     return value
 
 
 def _deeper_than(depth: int, value: Json) -> bool:
     level = [value]
     for _ in range(depth + 1):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, dict | list)
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
+        parents = (one for one in level if isinstance(one, dict | list))
+        level = [child for one in parents for child in (one.values() if isinstance(one, dict) else one)]
         if not level:
             return False
     return True

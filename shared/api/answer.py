@@ -83,8 +83,7 @@ def problem(error: Exception, **about: object) -> Answer:
         broken = Problem("something broke while this was served; the task's status tells what became of it")
         error = Unavailable(outage) if outage else broken
     body = {"type": "about:blank", "title": error.title, "status": error.status, "detail": error.detail}
-    if error.field is not None:
-        body["field"] = error.field
+    body |= {} if error.field is None else {"field": error.field}
     return Answer(
         status=error.status,
         body=body,

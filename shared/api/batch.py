@@ -9,7 +9,7 @@ from shared.api.enqueue import Begun, Enqueuer
 from shared.api.request import TaskRequest
 from shared.codec import Json
 from shared.errors import Problem, Unavailable
-from shared.store.item import digest
+from shared.store import digest
 
 MAX_RESULTS_BYTES = 3 * 1024 * 1024
 """What the bodies of all results may take: Lambda passes on 6 MB, in which every quote is escaped."""

@@ -1,9 +1,8 @@
 """Callbacks: a provider says by itself that there is news of a task.
 
 Polling alone would finish every task; a callback only makes that sooner. A signed payload is read like a poll's reply,
-and may end the task: the item first, then Redis. Where a result is to be fetched, and for a payload that is unsigned
-or about a lost job, the task is due now, or the file's shortest delay after the last attempt, and the worker attempts
-it within the provider's limits. One that is lost, forged or late changes nothing.
+and may end the task: the item first, then Redis. Else (it is unsigned, about a lost job, or a result is to be fetched)
+the task is due at once, within `_rest_seconds` and the limits. One that is lost, forged or late changes nothing.
 """
 
 from dataclasses import dataclass

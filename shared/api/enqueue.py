@@ -6,7 +6,6 @@ DynamoDB nothing is accepted (503); without Redis the request is accepted all th
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from shared.api import view
 from shared.api.answer import Answer, problem
@@ -18,14 +17,10 @@ from shared.logs import facts, log
 from shared.provider import Provider
 from shared.queue import Added, Hold, new_token, without_redis
 from shared.record import Record
-from shared.store import Item
-from shared.store.item import digest
-from shared.store.spill import CALL_SECONDS
+from shared.store import CALL_SECONDS, Item, digest
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, report, settle
 from shared.work.worker import Worker, add_of, record_of
-
-Key = TypeVar("Key")
 
 ROUNDS = 5
 """How often a request that loses the race to begin looks again."""
@@ -107,7 +102,7 @@ class Enqueuer:
     def _add(self, begun: Sequence[Begun], token: str) -> None:
         """Put each into Redis, leased where an attempt follows at once."""
         with without_redis(then="reconcile queues the task"):  # once it is away, no other provider is tried
-            for (provider, leased), group in _grouped(begun, lambda one: (one.provider, one.seconds > 0)).items():
+            for (provider, leased), group in _grouped(begun).items():
                 replies = self.parts.queue.add(
                     [add_of(one.item.task, one.record) for one in group],
                     token=token,
@@ -127,7 +122,7 @@ class Enqueuer:
     def _settle(self, found: Sequence[Begun]) -> None:
         settled: list[Begun] = []
         with without_redis(then="the task comes back with its lease"):
-            for provider, group in _grouped((one for one in found if one.added), lambda one: one.provider).items():
+            for (provider, _), group in _grouped(one for one in found if one.added).items():
                 settle(self.parts.queue, provider, [one.settlement for one in group if one.settlement])
                 settled += group
         for one in found:
@@ -196,10 +191,11 @@ def _is_same_input(request: TaskRequest, item: Item) -> bool:
     return request.input is None or digest(request.input) == item.input_digest
 
 
-def _grouped(begun: Iterable[Begun], key: Callable[[Begun], Key]) -> dict[Key, list[Begun]]:
-    groups: dict[Key, list[Begun]] = {}
+def _grouped(begun: Iterable[Begun]) -> dict[tuple[Provider, bool], list[Begun]]:
+    """By provider, and by whether an attempt follows at once."""
+    groups: dict[tuple[Provider, bool], list[Begun]] = {}
     for one in begun:
-        groups.setdefault(key(one), []).append(one)
+        groups.setdefault((one.provider, one.seconds > 0), []).append(one)
     return groups
 
 

@@ -12,9 +12,7 @@ from shared.outcome import Completed, Pending, Retry
 from shared.provider import Provider
 from shared.queue import Place, without_redis
 from shared.record import Record
-from shared.store import Item
-from shared.store.item import digest
-from shared.store.spill import Link
+from shared.store import Item, Link, digest
 from shared.task import Task
 from shared.work.parts import Parts
 from shared.work.settle import Settlement
