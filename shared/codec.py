@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
 Json: TypeAlias = Any
@@ -26,20 +27,13 @@ def loads(text: str | bytes, *, unique_keys: bool = False, max_depth: int = MAX_
     Raises ValueError for what is not JSON, NaN and Infinity, a number outside a double's range, invalid UTF-8,
     nesting over `max_depth` and, with `unique_keys`, an object that names a key twice.
     """
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8-sig")
-        value = json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-            object_pairs_hook=_unique if unique_keys else None,
-        )
-    except RecursionError as error:
-        raise ValueError(f"nested deeper than {max_depth} levels") from error
-    if _deeper_than(max_depth, value):
-        raise ValueError(f"nested deeper than {max_depth} levels")
-    return value
+    hook = _unique if unique_keys else None
+    text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+    with suppress(RecursionError):  # json's own limit is deeper still
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=hook)
+        if not _deeper_than(max_depth, value):
+            return value
+    raise ValueError(f"nested deeper than {max_depth} levels")
 
 
 def dumps(value: Json) -> str:

@@ -38,7 +38,6 @@ def answer(enqueuer: Enqueuer, requests: Sequence[TaskRequest | Problem], remain
 
 
 def _serve(enqueuer: Enqueuer, requests: Sequence[TaskRequest], remaining: Callable[[], float]) -> list[Answer]:
-    """The answers to requests for as many tasks."""
     with ThreadPoolExecutor(ACCEPTED_AT_ONCE) as threads:
         accepted = list(threads.map(lambda request: _accept(enqueuer, request, remaining()), requests))
     begun = [one for one in accepted if isinstance(one, Begun)]

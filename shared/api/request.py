@@ -40,10 +40,9 @@ class Callback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRequest:
-    """A request for a task's data. `input` None: not given.
+    """A request for a task's data. `input` None: not given. `notify`: a workflow to tell of the end, `<kind>:<token>`.
 
-    `group` says whose request it is: one group's many tasks do not hold up another's. `notify` names a workflow to tell
-    of the end, `<kind>:<token>`.
+    `group` says whose request it is: one group's many tasks do not hold up another's.
     """
 
     task: Task
@@ -170,7 +169,6 @@ def _body(event: Event, known: set[str], most_bytes: int = MAX_BODY_BYTES) -> di
 
 
 def _bytes(event: Event, most_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body as it came over the wire."""
     raw = event.get("body") or ""
     try:
         body = base64.b64decode(raw, validate=True) if event.get("isBase64Encoded") else raw.encode()
