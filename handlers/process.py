@@ -1,6 +1,7 @@
 """The process function: a schedule event of any shape starts one tick; the tally is its answer."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Metrics
@@ -21,12 +22,8 @@ INVITATION = {"invited": True}
 def handler(event: Any, context: LambdaContext) -> dict[str, Counter[str]]:
     """Claim what is due, ask, settle. Returns, for each provider, how many tasks ended how."""
     logger = wiring.logger()  # first: it makes what shared/ logs JSON
-
-    def invite(workers: int) -> None:
-        aws.invoke(context.invoked_function_arn, INVITATION, times=workers)
-
-    invited = event == INVITATION
-    tally = wiring.tick(lambda: context.get_remaining_time_in_millis() / 1000, None if invited else invite).run()
+    invite = None if event == INVITATION else partial(aws.invoke, context.invoked_function_arn, INVITATION)
+    tally = wiring.tick(lambda: context.get_remaining_time_in_millis() / 1000, invite).run()
     logger.info("tick", extra={"tally": tally})
     for provider, counted in tally.items():
         nonzero = [name for name in METRICS if counted[name]]

@@ -40,7 +40,7 @@ def _forget_pause(response: Any, **_: Any) -> None:
         response[0].headers.pop("x-amz-retry-after", None)
 
 
-def invoke(function: str, event: dict[str, Json], *, times: int) -> None:
+def invoke(function: str, event: dict[str, Json], times: int) -> None:
     """Start a function so many times, without waiting for it; a failure is logged and ends it, within 3 seconds."""
     made = client("lambda")
     try:

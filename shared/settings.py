@@ -96,9 +96,7 @@ class Settings:
     """What a deployment may choose. The environment variable is the field's name in capitals."""
 
     redis_url: str = _setting(
-        "redis://127.0.0.1:6379/0",
-        _redis_url,
-        "where Redis is; or `ssm:/path`, `secretsmanager:id` or `secretsmanager:id#key`, which holds the URL",
+        "redis://127.0.0.1:6379/0", _redis_url, "where Redis is; or `ssm:/path` or `secretsmanager:id[#key]` for it"
     )
     table_name: str = _text("meanwhile", r"[\w.-]{3,255}", "a DynamoDB table name", "the DynamoDB table")
     queue_prefix: str = _text(
@@ -106,9 +104,7 @@ class Settings:
     )
     default_provider: str = _text("example", PROVIDER_NAME, "a provider name", "asked when a request names none")
     providers_dir: str = _setting("", _directory, "a further directory of provider files, which win over shipped ones")
-    provider_servers: dict[str, str] = _setting(
-        None, _servers, "`name=url,…`: replaces the first server in that provider's file (a staging or local one)"
-    )
+    provider_servers: dict[str, str] = _setting(None, _servers, "`name=url,…`: replaces that provider's first server")
     callback_url: str = _text(
         "",
         r"https?://[^/\s]+(/\S*)?",
@@ -121,9 +117,7 @@ class Settings:
         "a reference: ssm:/path, secretsmanager:id#key or env:NAME",
         "the secret that makes those URLs unguessable, by reference; empty: none are given away",
     )
-    notify: tuple[str, ...] = _setting(
-        (), _notify_kinds, "which workflows requests may name in `notify`: stepFunctionsToken, durableCallbackId"
-    )
+    notify: tuple[str, ...] = _setting((), _notify_kinds, "allowed in `notify`: stepFunctionsToken, durableCallbackId")
     parallel_tasks: int = _number(20, 1, 200, "attempts at once in one tick")
     max_workers: int = _number(
         4, 1, 100, "a tick that cannot attempt all that is due invites others, until so many share the work; 1: none"
@@ -134,15 +128,10 @@ class Settings:
     attempt_seconds: float = _number(20.0, 0.1, 600, "the longest that one attempt may take, all requests in it")
     first_answer_seconds: float = _number(5.0, 0, 20, "how long a new request waits for the provider; 0: not at all")
     max_crashes: int = _number(3, 0, 100, "a task that crashed its worker more often has failed")
-    confirm_seconds: float = _number(
-        300.0, 0, 86400, "a waiting task's item is read again after so long, lest it has been cancelled"
-    )
+    confirm_seconds: float = _number(300.0, 0, 86400, "a waiting task's item is read so often, in case it is cancelled")
     retention_seconds: int = _number(2_592_000, 60, 315_360_000, "how long a finished task is kept in DynamoDB")
     spill_bucket: str = _text(
-        "",
-        r"[A-Za-z0-9.-]{3,63}",
-        "an S3 bucket name",
-        "the S3 bucket of data too large for DynamoDB; empty: none, such a task fails as too large",
+        "", r"[A-Za-z0-9.-]{3,63}", "an S3 bucket name", "for data too large for DynamoDB; empty: such a task fails"
     )
     spill_bytes: int = _number(65_536, 4096, 256_000, "data that compressed takes more than this goes to that bucket")
     spill_days: int = _number(90, 2, 3660, "when its lifecycle removes an object; a day or more beyond the retention")

@@ -59,21 +59,19 @@ def queue() -> "Queue":
 
     It is for one that is broken, or leads to what has become a replica: that refused the first write, so none happened.
     """
-    from redis import Redis
+    import redis
     from redis.backoff import NoBackoff
-    from redis.exceptions import ConnectionError as RedisConnectionError
-    from redis.exceptions import ReadOnlyError
     from redis.retry import Retry
 
     from shared.queue import Queue
 
-    client = Redis.from_url(
+    client = redis.Redis.from_url(
         _redis_url(settings().redis_url),
         decode_responses=True,
         encoding_errors="replace",
         socket_connect_timeout=1,
         socket_timeout=2,
-        retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError, ReadOnlyError)),
+        retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError, redis.ReadOnlyError)),
     )
     return Queue(client, settings().queue_prefix)
 

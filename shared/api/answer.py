@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -57,13 +57,12 @@ class Answer:
 
     def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
         """The headers, for the event that was answered; `Location` begins with its stage and base path."""
-        query = urlencode({"provider": self.location.provider, "name": self.location.name}) if self.location else None
         headers = {
             "Cache-Control": "private, no-cache" if self.etag else "no-store",
             "ETag": self.etag,
             "Preference-Applied": self.preference_applied,
             "Retry-After": self.retry_after_seconds,
-            "Location": query and f"{_base(event)}/tasks?{query}",
+            "Location": self.location and f"{_base(event)}/tasks?{urlencode(asdict(self.location))}",
         }
         return {name: str(value) for name, value in headers.items() if value is not None}
 
