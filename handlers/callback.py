@@ -16,8 +16,7 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     """Take what a provider tells by itself. Answers one API Gateway event of either shape."""
     wiring.logger()
     try:
-        callback = request.callback(event)
-        answer = wiring.receiver().receive(callback)
+        answer = wiring.receiver().receive(request.callback(event))
     except (Problem, StoreUnavailable) as error:
         answer = problem(error)
     headers = {"Content-Type": answer.content_type} | answer.headers(event)

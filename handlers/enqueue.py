@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared import wiring
 from shared.api import batch, cancel, request, revive, view
-from shared.api.answer import Answer, reported
+from shared.api.answer import Answer, problem
 from shared.errors import NotFound
 from shared.provider import callback_url, files  # noqa: F401 (loaded as the environment starts)
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
@@ -64,7 +64,7 @@ def _response(answer: Answer) -> Response[str]:
 
 
 def _problem(error: Exception) -> Response[str]:
-    return _response(reported(error))
+    return _response(problem(error))
 
 
 for resolver in (rest, http):

@@ -1,7 +1,10 @@
 """The process function: a schedule event of any shape starts one tick; the tally is its answer."""
 
+from collections import Counter
+from functools import partial
 from typing import Any
 
+from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
@@ -10,33 +13,23 @@ from shared.provider import callback_url, files  # noqa: F401 (loaded as the env
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 from shared.work import tick  # noqa: F401 (loaded as the environment starts)
 
+metrics = Metrics(namespace="Meanwhile", service="meanwhile")
 METRICS = ("claimed", "expired", "completed", "snoozed", "retried", "buried", "lost", "unreachable")
 INVITATION = {"invited": True}
 """The event of a tick that another tick has invited: it invites none itself."""
 
 
-def handler(event: Any, context: LambdaContext) -> dict[str, dict[str, int]]:
+def handler(event: Any, context: LambdaContext) -> dict[str, Counter[str]]:
     """Claim what is due, ask, settle. Returns, for each provider, how many tasks ended how."""
     logger = wiring.logger()  # first: it makes what shared/ logs JSON
-
-    def invite(workers: int) -> None:
-        aws.invoke(context.invoked_function_arn, INVITATION, times=workers)
-
-    tally = wiring.tick(
-        lambda: context.get_remaining_time_in_millis() / 1000, None if event == INVITATION else invite
-    ).run()
-    counts = {provider: dict(counter) for provider, counter in tally.items()}
-    logger.info("tick", extra={"tally": counts})
-    for provider, counted in counts.items():
-        _measure(provider, counted)
-    return counts
-
-
-def _measure(provider: str, counted: dict[str, int]) -> None:
-    metrics = wiring.metrics()
-    nonzero = [name for name in METRICS if counted.get(name)]
-    for name in nonzero:
-        metrics.add_metric(name=name, unit=MetricUnit.Count, value=counted[name])
-    if nonzero:
-        metrics.add_dimension(name="provider", value=provider)
-        metrics.flush_metrics()
+    invite = None if event == INVITATION else partial(aws.invoke, context.invoked_function_arn, INVITATION)
+    tally = wiring.tick(lambda: context.get_remaining_time_in_millis() / 1000, invite).run()
+    logger.info("tick", extra={"tally": tally})
+    for provider, counted in tally.items():
+        nonzero = [name for name in METRICS if counted[name]]
+        for name in nonzero:
+            metrics.add_metric(name=name, unit=MetricUnit.Count, value=counted[name])
+        if nonzero:
+            metrics.add_dimension(name="provider", value=provider)
+            metrics.flush_metrics()
+    return tally

@@ -2,7 +2,7 @@
 
 import os
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import boto3
 from botocore.config import Config
@@ -12,12 +12,11 @@ from shared.codec import Json, dumps
 from shared.errors import SecretUnavailable
 from shared.logs import log
 
-Service: TypeAlias = Literal["dynamodb", "s3", "stepfunctions", "lambda"]
 SECRET_SECONDS = 300
 """How long a secret is kept before it is read again."""
 
 
-def client(service: Service, connections: int = 2) -> Any:
+def client(service: Literal["dynamodb", "s3", "stepfunctions", "lambda"], connections: int = 2) -> Any:
     """A client of a session of its own, so that any thread may make it, for as many calls at once.
 
     Somebody waits for each call, a user or a task whose lease runs: an answer or an error comes within 4 seconds.
@@ -41,7 +40,7 @@ def _forget_pause(response: Any, **_: Any) -> None:
         response[0].headers.pop("x-amz-retry-after", None)
 
 
-def invoke(function: str, event: dict[str, Json], *, times: int) -> None:
+def invoke(function: str, event: dict[str, Json], times: int) -> None:
     """Start a function so many times, without waiting for it; a failure is logged and ends it, within 3 seconds."""
     made = client("lambda")
     try:
@@ -63,7 +62,8 @@ def secret(reference: str, *, fresh: bool = False) -> str:
         name, _, key = name.partition("#") if kind == "secretsmanager" else (name, "", "")
         options: dict[str, Any] = {"decrypt": True} if kind == "ssm" else {"transform": "json"} if key else {}
         value = _parameters(kind).get(name, max_age=SECRET_SECONDS, force_fetch=fresh, **options)
-        return _text(value[key] if key else value)
+        value = value[key] if key else value
+        return value if isinstance(value, str) else str(value, "utf-8")  # raises unless it is bytes
     except Exception as error:  # noqa: BLE001 (it becomes ours)
         cause = type(error.__context__ or error).__name__
         log.warning("secret unavailable", extra={"reference": reference, "reason": cause})
@@ -81,12 +81,3 @@ def _parameters(kind: str) -> Any:
 
     reader = {"ssm": parameters.SSMProvider, "secretsmanager": parameters.SecretsProvider}[kind]
     return reader(boto_config=prompt())
-
-
-def _text(value: Any) -> str:
-    """A secret as text: bytes decoded, text as it is. Raises TypeError for a JSON object."""
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, str):
-        return value
-    raise TypeError("not text")

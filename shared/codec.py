@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
 Json: TypeAlias = Any
@@ -27,25 +27,18 @@ def loads(text: str | bytes, *, unique_keys: bool = False, max_depth: int = MAX_
     Raises ValueError for what is not JSON, NaN and Infinity, a number outside a double's range, invalid UTF-8,
     nesting over `max_depth` and, with `unique_keys`, an object that names a key twice.
     """
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8-sig")
-        value = json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-            object_pairs_hook=_unique if unique_keys else None,
-        )
-    except RecursionError as error:
-        raise ValueError(f"nested deeper than {max_depth} levels") from error
-    if _deeper_than(max_depth, value):
-        raise ValueError(f"nested deeper than {max_depth} levels")
-    return value
+    hook = _unique if unique_keys else None
+    text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+    with suppress(RecursionError):  # json's own limit is deeper still
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=hook)
+        if not _deeper_than(max_depth, value):
+            return value
+    raise ValueError(f"nested deeper than {max_depth} levels")
 
 
 def dumps(value: Json) -> str:
     """The compact JSON text of a value, as UTF-8 can carry it (a lone surrogate stays an escape)."""
-    text = _compact(value)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -56,9 +49,6 @@ def dumps(value: Json) -> str:
 def canonical(value: Json) -> str:
     """One text for equal values: keys sorted, ASCII only. Digests are made of it."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False, sort_keys=True)
-
-
-_compact: Callable[[Json], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -76,20 +66,15 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DuplicateKey(twice)
+        raise DuplicateKey(next(name for name in names if names.count(name) > 1))
     return value
 
 
 def _deeper_than(depth: int, value: Json) -> bool:
     level = [value]
     for _ in range(depth + 1):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, dict | list)
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
+        parents = (one for one in level if isinstance(one, dict | list))
+        level = [child for one in parents for child in (one.values() if isinstance(one, dict) else one)]
         if not level:
             return False
     return True

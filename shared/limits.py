@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-ERRORS_TO_PAUSE = 5
-"""So many errors in a row, without one good reply, pause a provider."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -28,15 +25,15 @@ class Health:
     """What replies told of a provider: it is well; or wants a pause of `pause_seconds`; or gave so many `errors`.
 
     `well` and `unwell` name the tasks whose replies were good or errors: what the probe's own says ends a pause or
-    begins another. `errors_to_pause` in a row, or the probe's, pause it for `shortest_seconds`, twice as long each
-    time in a row, at most `longest_seconds`.
+    begins another. `errors_to_pause` in a row without a good reply, or the probe's, pause it for `shortest_seconds`,
+    twice as long each time in a row, at most `longest_seconds`.
     """
 
     well: frozenset[str] = frozenset()
     unwell: frozenset[str] = frozenset()
     pause_seconds: float = 0
     errors: int = 0
-    errors_to_pause: int = ERRORS_TO_PAUSE
+    errors_to_pause: int = 5
     shortest_seconds: float = 0
     longest_seconds: float = 0
 

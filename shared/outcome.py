@@ -40,10 +40,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The end without data; `error` is what the provider said.
-
-    `pause_seconds`: as in Retry.
-    """
+    """The end without data; `error` is what the provider said, `pause_seconds` as in Retry."""
 
     reason: Reason
     error: Json = None

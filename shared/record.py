@@ -9,6 +9,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Self
 
+import msgspec
+
 from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
 from shared.errors import RecordError
 
@@ -69,17 +71,9 @@ class Record:
             raise RecordError("the record is missing or is not one of ours") from error
         if isinstance(version, int) and version > VERSION:
             raise RecordError(f"the record has version {version}, this code knows {VERSION}", newer=True)
+        if unknown := fields.keys() - cls.__dataclass_fields__.keys():
+            raise RecordError(f"the record has other fields than its version says: {min(unknown)}")
         try:
-            record = cls(**fields)
-        except TypeError as error:
-            raise RecordError("the record has other fields than its version says") from error
-        if not record._is_typed():
-            raise RecordError("the record's fields are of other types than its version says")
-        return record
-
-    def _is_typed(self) -> bool:
-        """Whether what is counted, compared and looked into can be."""
-        counts = (self.generation, self.created_at, self.resubmits, self.polls, self.errors, self.attempts)
-        instants = (self.submitted_at, self.job_at, self.asked_at, self.unauthorized_at)
-        numbers = [*counts, self.confirmed_at, *(instant for instant in instants if instant is not None)]
-        return all(type(number) is int for number in numbers) and isinstance(self.outputs, dict | None)
+            return msgspec.convert(fields, cls)
+        except msgspec.ValidationError as error:
+            raise RecordError(f"the record's fields are of other types than its version says: {error}") from error

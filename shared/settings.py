@@ -9,10 +9,13 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from shared.errors import SettingsError
-from shared.task import is_provider_name
+from shared.task import PROVIDER_NAME, is_provider_name
 
-NOTIFY_KINDS = ("stepFunctionsToken", "durableCallbackId")
-"""How a request may name a workflow that waits for its task."""
+NOTIFY_KINDS = {
+    "stepFunctionsToken": (r"[!-~]{1,2048}", "1 to 2048 characters of ASCII, as it was given"),
+    "durableCallbackId": (r"(?=.{1,1024}$)[A-Za-z0-9+/]+={0,2}", "1 to 1024 characters of base64, as it was given"),
+}
+"""How a request may name a workflow that waits for its task, and what AWS takes of each kind, and in words."""
 MAX_BATCH = 100
 """How many requests one batch may hold."""
 LEASE_MARGIN_SECONDS = 10
@@ -23,23 +26,27 @@ def _setting(default: Any, read: Callable[[str], Any], meaning: str) -> Any:
     return field(default=default, metadata={"read": read, "meaning": meaning})
 
 
-def _number(low: float, high: float, kind: type[int] | type[float] = float) -> Callable[[str], float]:
+def _number(default: float, low: float, high: float, meaning: str) -> Any:
+    """A whole number where the default is one."""
+
     def read(text: str) -> float:
-        value = kind(text)
+        value = type(default)(text)
         if not math.isfinite(value) or not low <= value <= high:
             raise ValueError(f"must be between {low:g} and {high:g}")
         return value
 
-    return read
+    return _setting(default, read, meaning)
 
 
-def _matching(pattern: str, meaning: str) -> Callable[[str], str]:
+def _text(default: str, pattern: str, words: str, meaning: str) -> Any:
+    """Text that matches the pattern, which `words` put in words."""
+
     def read(text: str) -> str:
         if re.fullmatch(pattern, text) is None:
-            raise ValueError(f"must be {meaning}")
+            raise ValueError(f"must be {words}")
         return text
 
-    return read
+    return _setting(default, read, meaning)
 
 
 def is_redis_url(text: str) -> bool:
@@ -79,7 +86,7 @@ def _servers(text: str) -> dict[str, str]:
 
 def _notify_kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
-    if not set(kinds) <= set(NOTIFY_KINDS):
+    if not set(kinds) <= NOTIFY_KINDS.keys():
         raise ValueError(f"must be some of {', '.join(NOTIFY_KINDS)}, separated by commas")
     return kinds
 
@@ -89,71 +96,45 @@ class Settings:
     """What a deployment may choose. The environment variable is the field's name in capitals."""
 
     redis_url: str = _setting(
-        "redis://127.0.0.1:6379/0",
-        _redis_url,
-        "where Redis is; or `ssm:/path`, `secretsmanager:id` or `secretsmanager:id#key`, which holds the URL",
+        "redis://127.0.0.1:6379/0", _redis_url, "where Redis is; or `ssm:/path` or `secretsmanager:id[#key]` for it"
     )
-    table_name: str = _setting("meanwhile", _matching(r"[\w.-]{3,255}", "a DynamoDB table name"), "the DynamoDB table")
-    queue_prefix: str = _setting(
-        "queue",
-        _matching(r"[^{}\s:]{1,128}", "1 to 128 characters without braces, colons or spaces"),
-        "first part of every Redis key",
+    table_name: str = _text("meanwhile", r"[\w.-]{3,255}", "a DynamoDB table name", "the DynamoDB table")
+    queue_prefix: str = _text(
+        "queue", r"[^{}\s:]{1,128}", "1 to 128 characters without braces, colons or spaces", "begins every Redis key"
     )
-    default_provider: str = _setting(
-        "example", _matching(r"[a-z0-9][a-z0-9_-]{0,63}", "a provider name"), "asked when a request names none"
-    )
-    providers_dir: str = _setting(
-        "", _directory, "a further directory of provider files; its files win over shipped ones"
-    )
-    provider_servers: dict[str, str] = _setting(
-        None, _servers, "`name=url,…`: replaces the first server in that provider's file (a staging or local one)"
-    )
-    callback_url: str = _setting(
+    default_provider: str = _text("example", PROVIDER_NAME, "a provider name", "asked when a request names none")
+    providers_dir: str = _setting("", _directory, "a further directory of provider files, which win over shipped ones")
+    provider_servers: dict[str, str] = _setting(None, _servers, "`name=url,…`: replaces that provider's first server")
+    callback_url: str = _text(
         "",
-        _matching(r"https?://[^/\s]+(/\S*)?", "the http:// or https:// URL that leads to the API"),
+        r"https?://[^/\s]+(/\S*)?",
+        "the http:// or https:// URL that leads to the API",
         "the base of the URLs that providers call back, as they reach it; empty: none are given away",
     )
-    callback_secret: str = _setting(
+    callback_secret: str = _text(
         "",
-        _matching(r"(ssm:/|secretsmanager:|env:).+", "a reference: ssm:/path, secretsmanager:id#key or env:NAME"),
+        r"(ssm:/|secretsmanager:|env:).+",
+        "a reference: ssm:/path, secretsmanager:id#key or env:NAME",
         "the secret that makes those URLs unguessable, by reference; empty: none are given away",
     )
-    notify: tuple[str, ...] = _setting(
-        (), _notify_kinds, "which workflows requests may name in `notify`: stepFunctionsToken, durableCallbackId"
+    notify: tuple[str, ...] = _setting((), _notify_kinds, "allowed in `notify`: stepFunctionsToken, durableCallbackId")
+    parallel_tasks: int = _number(20, 1, 200, "attempts at once in one tick")
+    max_workers: int = _number(
+        4, 1, 100, "a tick that cannot attempt all that is due invites others, until so many share the work; 1: none"
     )
-    parallel_tasks: int = _setting(20, _number(1, 200, int), "attempts at once in one tick")
-    max_workers: int = _setting(
-        4,
-        _number(1, 100, int),
-        "a tick that cannot attempt all that is due invites so many more that this many share the work; 1: none",
+    tick_seconds: float = _number(5.0, 0.01, 60, "how often a tick looks for due tasks")
+    window_seconds: float = _number(50.0, 1, 800, "how long a tick starts attempts")
+    idle_seconds: float = _number(15.0, 0, 800, "a tick ends when nothing falls due within this")
+    attempt_seconds: float = _number(20.0, 0.1, 600, "the longest that one attempt may take, all requests in it")
+    first_answer_seconds: float = _number(5.0, 0, 20, "how long a new request waits for the provider; 0: not at all")
+    max_crashes: int = _number(3, 0, 100, "a task that crashed its worker more often has failed")
+    confirm_seconds: float = _number(300.0, 0, 86400, "a waiting task's item is read so often, in case it is cancelled")
+    retention_seconds: int = _number(2_592_000, 60, 315_360_000, "how long a finished task is kept in DynamoDB")
+    spill_bucket: str = _text(
+        "", r"[A-Za-z0-9.-]{3,63}", "an S3 bucket name", "for data too large for DynamoDB; empty: such a task fails"
     )
-    tick_seconds: float = _setting(5.0, _number(0.01, 60), "how often a tick looks for due tasks")
-    window_seconds: float = _setting(50.0, _number(1, 800), "how long a tick starts attempts")
-    idle_seconds: float = _setting(15.0, _number(0, 800), "a tick ends when nothing falls due within this")
-    attempt_seconds: float = _setting(
-        20.0, _number(0.1, 600), "the longest that one attempt may take, all requests in it"
-    )
-    first_answer_seconds: float = _setting(
-        5.0, _number(0, 20), "how long a new request waits for the provider; 0: not at all"
-    )
-    max_crashes: int = _setting(3, _number(0, 100, int), "a task that crashed its worker more often has failed")
-    confirm_seconds: float = _setting(
-        300.0, _number(0, 86400), "a waiting task's item is read again after so long, lest it has been cancelled"
-    )
-    retention_seconds: int = _setting(
-        2_592_000, _number(60, 315_360_000, int), "how long a finished task is kept in DynamoDB"
-    )
-    spill_bucket: str = _setting(
-        "",
-        _matching(r"[A-Za-z0-9.-]{3,63}", "an S3 bucket name"),
-        "the S3 bucket of data too large for DynamoDB; empty: none, such a task fails as too large",
-    )
-    spill_bytes: int = _setting(
-        65_536, _number(4096, 256_000, int), "data that compressed takes more than this goes to that bucket"
-    )
-    spill_days: int = _setting(
-        90, _number(2, 3660, int), "when that bucket's lifecycle removes an object; a day or more beyond the retention"
-    )
+    spill_bytes: int = _number(65_536, 4096, 256_000, "data that compressed takes more than this goes to that bucket")
+    spill_days: int = _number(90, 2, 3660, "when its lifecycle removes an object; a day or more beyond the retention")
 
     @property
     def lease_seconds(self) -> float:
@@ -168,10 +149,9 @@ class Settings:
         for setting in fields(cls):
             variable = setting.name.upper()
             text = environment.get(variable, "").strip()
-            if not text:
-                continue
             try:
-                values[setting.name] = setting.metadata["read"](text)
+                if text:
+                    values[setting.name] = setting.metadata["read"](text)
             except ValueError as error:
                 reason = str(error) if str(error).startswith("must") else "must be a number"
                 faults.append(f"{variable} {reason}")  # never the value: a URL may hold a password

@@ -8,7 +8,7 @@ from typing import Self
 from shared.errors import BadRequest
 
 MAX_NAME_BYTES = 256
-_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+PROVIDER_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,4 +51,4 @@ class Task:
 
 def is_provider_name(text: str) -> bool:
     """Whether `text` may name a provider: it becomes a Redis key, a URL segment and a file name."""
-    return _PROVIDER_NAME.fullmatch(text) is not None
+    return re.fullmatch(PROVIDER_NAME, text) is not None

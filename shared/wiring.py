@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger
 
 from shared import aws
 from shared.errors import ProviderFileError, SettingsError
@@ -20,8 +20,6 @@ from shared.settings import MAX_BATCH, Settings, is_redis_url
 from shared.task import is_provider_name
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
     from shared.api.callback import Receiver
     from shared.api.enqueue import Enqueuer
     from shared.provider import Provider
@@ -56,41 +54,32 @@ def logger() -> Logger:
 
 
 @cache
-def metrics() -> Metrics:
-    """The metrics of this package, one namespace."""
-    return Metrics(namespace="Meanwhile", service="meanwhile")
-
-
-@cache
 def queue() -> "Queue":
     """The queue in Redis: at most one retry, so that no reply is waited for twice, over a connection made anew.
 
     It is for one that is broken, or leads to what has become a replica: that refused the first write, so none happened.
     """
-    from redis import Redis
+    import redis
     from redis.backoff import NoBackoff
-    from redis.exceptions import ConnectionError as RedisConnectionError
-    from redis.exceptions import ReadOnlyError
     from redis.retry import Retry
 
     from shared.queue import Queue
 
-    client = Redis.from_url(
+    client = redis.Redis.from_url(
         _redis_url(settings().redis_url),
         decode_responses=True,
         encoding_errors="replace",
         socket_connect_timeout=1,
         socket_timeout=2,
-        retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError, ReadOnlyError)),
+        retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError, redis.ReadOnlyError)),
     )
     return Queue(client, settings().queue_prefix)
 
 
 @cache
-def dynamodb() -> "DynamoDBClient":
+def dynamodb() -> Any:
     """The DynamoDB client, made before threads start. An answer or an error comes within 3 seconds."""
-    made: DynamoDBClient = aws.client("dynamodb", _connections())
-    return made
+    return aws.client("dynamodb", _connections())
 
 
 @cache
@@ -122,20 +111,21 @@ def callback_urls() -> "CallbackUrls | None":
 @cache
 def rules() -> "dict[str, Rules]":
     """What every sound provider file says, by name; a faulty one is reported and stops only its own provider."""
-    found = {}
-    for name, path in sorted(_provider_files().items()):
+    from shared.provider.files import provider_files
+
+    chosen, found = settings(), {}
+    directories = [SHIPPED, Path(chosen.providers_dir)] if chosen.providers_dir else [SHIPPED]
+    files = {path.stem: path for directory in directories for path in provider_files(directory)}
+    for name, path in sorted(files.items()):
         try:
-            found[name] = _rules(name, path)
+            found[name] = _rules(path)
         except ProviderFileError as error:
             logger().error("provider file faulty", extra={"reason": str(error)})
-    for variable, names in (
-        ("DEFAULT_PROVIDER", {settings().default_provider}),
-        ("PROVIDER_SERVERS", settings().provider_servers.keys()),
-    ):
+    named = {"DEFAULT_PROVIDER": {chosen.default_provider}, "PROVIDER_SERVERS": chosen.provider_servers.keys()}
+    for variable, names in named.items():
         for name in sorted(names - found.keys()):
-            logger().error(
-                "setting faulty", extra={"reason": f"{variable} names {name}, of which there is no sound file"}
-            )
+            reason = f"{variable} names {name}, of which there is no sound file"
+            logger().error("setting faulty", extra={"reason": reason})
     return found
 
 
@@ -228,22 +218,13 @@ def _redis_url(setting: str) -> str:
     return url
 
 
-def _rules(name: str, path: Path) -> "Rules":
+def _rules(path: Path) -> "Rules":
     """What one file says. Raises ProviderFileError."""
     from shared.provider.language.rules import Rules
 
-    rules = Rules.load(path, settings().provider_servers.get(name))
+    if not is_provider_name(path.stem):
+        raise ProviderFileError(f"{path.name} is no provider name")
+    rules = Rules.load(path, settings().provider_servers.get(path.stem))
     if rules.calls_back and callback_urls() is None:
         raise ProviderFileError(f"{path.name}: $.submit: ${{callback.url}} needs CALLBACK_URL and CALLBACK_SECRET")
     return rules
-
-
-def _provider_files() -> dict[str, Path]:
-    from shared.provider.files import provider_files
-
-    directories = [SHIPPED, *([Path(settings().providers_dir)] if settings().providers_dir else [])]
-    files = [path for directory in directories for path in provider_files(directory)]
-    for path in files:
-        if not is_provider_name(path.stem):
-            logger().error("provider file faulty", extra={"reason": f"{path.name} is no provider name"})
-    return {path.stem: path for path in files if is_provider_name(path.stem)}

@@ -53,7 +53,9 @@ def test_anything_else_is_junk(text: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "junk", [{"errors": None}, {"created_at": "now"}, {"generation": 1.5}, {"job_at": True}, {"outputs": []}], ids=str
+    "junk",
+    [{"errors": None}, {"created_at": "now"}, {"generation": 1.5}, {"job_at": True}, {"outputs": []}, {"group": None}],
+    ids=str,
 )
 def test_a_field_of_another_type_is_junk(junk: dict[str, Any]) -> None:
     with pytest.raises(RecordError, match="other types"):

@@ -67,7 +67,7 @@ def test_wrong_settings_are_told_whichever_part_is_made_first(
         make()
 
 
-@pytest.mark.parametrize("make", [*MAKERS, wiring.receiver, wiring.notifier, wiring.logger, wiring.metrics])
+@pytest.mark.parametrize("make", [*MAKERS, wiring.receiver, wiring.notifier, wiring.logger])
 def test_each_part_is_made_once(make: Callable[[], object]) -> None:
     assert make() is make()
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,7 +14,13 @@ from shared.task import Task
 
 MAX_ANSWER_BYTES = 6_000_000
 """The most that a body may take; Lambda carries 6 MiB, headers included."""
-_TAG = re.compile(r'(?:W/)?"[^"]*"')
+_TAG = re.compile(r'(?:W/)?("[^"]*")')
+"""An ETag, of which weak comparison looks at the quoted part."""
+OUTAGES: dict[type[Exception], str] = {
+    DataUnavailable: "the stored data cannot be read; try again, or have it fetched anew: Cache-Control: no-cache",
+    StoreUnavailable: "the store does not answer; nothing was accepted, try again",
+    SecretUnavailable: "a secret cannot be read now; nothing was accepted, try again",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,62 +52,43 @@ class Answer:
         if self.etag is None:
             return self
         asked = header(event, "if-none-match").strip()
-        known = asked == "*" or _opaque(self.etag) in {_opaque(tag) for tag in _TAG.findall(asked)}
+        known = asked == "*" or self.etag.removeprefix("W/") in _TAG.findall(asked)
         return Answer(status=304, body={}, etag=self.etag) if known else self
 
     def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
         """The headers, for the event that was answered; `Location` begins with its stage and base path."""
-        headers = {"Cache-Control": "no-store" if self.etag is None else "private, no-cache"}
-        if self.etag is not None:
-            headers["ETag"] = self.etag
-        if self.preference_applied is not None:
-            headers["Preference-Applied"] = self.preference_applied
-        if self.retry_after_seconds is not None:
-            headers["Retry-After"] = str(self.retry_after_seconds)
-        if self.location is not None:
-            query = urlencode({"provider": self.location.provider, "name": self.location.name})
-            headers["Location"] = f"{_base(event)}/tasks?{query}"
-        return headers
+        headers = {
+            "Cache-Control": "private, no-cache" if self.etag else "no-store",
+            "ETag": self.etag,
+            "Preference-Applied": self.preference_applied,
+            "Retry-After": self.retry_after_seconds,
+            "Location": self.location and f"{_base(event)}/tasks?{urlencode(asdict(self.location))}",
+        }
+        return {name: str(value) for name, value in headers.items() if value is not None}
 
 
-def problem(error: Exception) -> Answer:
+def problem(error: Exception, **about: object) -> Answer:
     """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
 
     An outage of the store or of secrets is 503; what is no problem of the request's is 500, and nothing of it is told.
+    These two are logged, as being `about` something.
     """
-    if isinstance(error, DataUnavailable):
-        error = Unavailable(
-            "the stored data cannot be read; try again, or have it fetched anew: Cache-Control: no-cache"
-        )
     if isinstance(error, StoreUnavailable):
-        error = Unavailable("the store does not answer; nothing was accepted, try again")
-    if isinstance(error, SecretUnavailable):
-        error = Unavailable("a secret cannot be read now; nothing was accepted, try again")
+        log.error("store unavailable", extra=about | {"reason": str(error)})
+    elif not isinstance(error, Problem):
+        log.error("request broke", exc_info=error, extra=about)
     if not isinstance(error, Problem):
-        error = Problem("something broke while this was served; the task's status tells what became of it")
+        outage = OUTAGES.get(type(error))
+        broken = Problem("something broke while this was served; the task's status tells what became of it")
+        error = Unavailable(outage) if outage else broken
     body = {"type": "about:blank", "title": error.title, "status": error.status, "detail": error.detail}
-    if error.field is not None:
-        body["field"] = error.field
+    body |= {} if error.field is None else {"field": error.field}
     return Answer(
         status=error.status,
         body=body,
         content_type="application/problem+json",
         retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
     )
-
-
-def reported(error: Exception, **about: object) -> Answer:
-    """The problem details of an error, after a line of log unless the request is at fault."""
-    if isinstance(error, StoreUnavailable):
-        log.error("store unavailable", extra=about | {"reason": str(error)})
-    elif not isinstance(error, Problem):
-        log.error("request broke", exc_info=error, extra=about)
-    return problem(error)
-
-
-def _opaque(tag: str) -> str:
-    """What weak comparison compares."""
-    return tag.removeprefix("W/")
 
 
 def _base(event: Mapping[str, Any]) -> str:

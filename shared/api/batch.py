@@ -1,15 +1,15 @@
 """Many requests in one call: each is answered by itself, while they share the round trips and the waiting."""
 
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from shared.api.answer import Answer, problem, reported
+from shared.api.answer import Answer, problem
 from shared.api.enqueue import Begun, Enqueuer
 from shared.api.request import TaskRequest
 from shared.codec import Json
 from shared.errors import Problem, Unavailable
-from shared.store.item import digest
+from shared.store import digest
 
 MAX_RESULTS_BYTES = 3 * 1024 * 1024
 """What the bodies of all results may take: Lambda passes on 6 MB, in which every quote is escaped."""
@@ -20,39 +20,28 @@ ACCEPT_SECONDS = 10.0
 NAMING = ("task_id", "provider", "name", "status")
 
 
-def answer(
-    enqueuer: Enqueuer,
-    requests: Sequence[TaskRequest | Problem],
-    remaining: Callable[[], float],
-    pool: Callable[[int], Executor] = ThreadPoolExecutor,
-) -> Answer:
+def answer(enqueuer: Enqueuer, requests: Sequence[TaskRequest | Problem], remaining: Callable[[], float]) -> Answer:
     """One answer with a result for each request, in their order; a fault in one, its Problem too, harms no other.
 
     Of requests that are alike one is served, and the others get its answer. `remaining` tells the seconds that
-    the function has left, `pool` makes so many threads.
+    the function has left.
     """
     keys = [_key(place, request) for place, request in enumerate(requests)]
     unlike = dict(zip(keys, requests, strict=True))
     answers = {key: problem(one) for key, one in unlike.items() if isinstance(one, Problem)}
     asked = {key: one for key, one in unlike.items() if isinstance(one, TaskRequest)}
     for round_ in _rounds(asked):
-        served = _serve(enqueuer, [asked[key] for key in round_], remaining, pool)
+        served = _serve(enqueuer, [asked[key] for key in round_], remaining)
         answers.update(zip(round_, served, strict=True))
     applied = next((one.prefers.applied for one in asked.values()), None)
     return Answer(status=200, body={"results": _results(keys, answers)}, preference_applied=applied)
 
 
-def _serve(
-    enqueuer: Enqueuer,
-    requests: Sequence[TaskRequest],
-    remaining: Callable[[], float],
-    pool: Callable[[int], Executor],
-) -> list[Answer]:
-    """The answers to requests for as many tasks."""
-    with pool(ACCEPTED_AT_ONCE) as threads:
+def _serve(enqueuer: Enqueuer, requests: Sequence[TaskRequest], remaining: Callable[[], float]) -> list[Answer]:
+    with ThreadPoolExecutor(ACCEPTED_AT_ONCE) as threads:
         accepted = list(threads.map(lambda request: _accept(enqueuer, request, remaining()), requests))
     begun = [one for one in accepted if isinstance(one, Begun)]
-    with pool(max(1, len(begun))) as threads:
+    with ThreadPoolExecutor(max(1, len(begun))) as threads:
         served = iter(enqueuer.serve(begun, remaining, threads.map))
     return [next(served) if isinstance(one, Begun) else one for one in accepted]
 
@@ -63,7 +52,7 @@ def _accept(enqueuer: Enqueuer, request: TaskRequest, left: float) -> Answer | B
     try:
         return enqueuer.accept(request)
     except Exception as error:  # noqa: BLE001 (it is reported)
-        return reported(error, task=request.task.id)
+        return problem(error, task=request.task.id)
 
 
 def _key(place: int, request: TaskRequest | Problem) -> Hashable:
@@ -84,20 +73,15 @@ def _results(keys: Sequence[Hashable], answers: dict[Hashable, Answer]) -> list[
     results, seen, left = [], set(), MAX_RESULTS_BYTES
     for key in keys:
         answer = answers[key]
-        size = len(answer.text.encode())
-        results.append(_result(answer, repeated=key in seen, fits=size <= left))
-        left -= size if size <= left else 0
+        status, body, size = answer.status, answer.body, len(answer.text.encode())
+        if key in seen and "deduplicated" in body:
+            body = body | {"deduplicated": True}
+        if size > left:  # 303: look at it by itself
+            status, body, size = 303, {name: body[name] for name in NAMING if name in body}, 0
+        result: dict[str, Json] = {"status": status, "body": body}
+        if answer.retry_after_seconds is not None:
+            result["retry_after_seconds"] = answer.retry_after_seconds
+        results.append(result)
         seen.add(key)
+        left -= size
     return results
-
-
-def _result(answer: Answer, *, repeated: bool, fits: bool) -> dict[str, Json]:
-    status, body = answer.status, dict(answer.body)
-    if repeated and "deduplicated" in body:
-        body["deduplicated"] = True
-    if not fits:  # 303: look at it by itself
-        status, body = 303, {name: body[name] for name in NAMING if name in body}
-    result: dict[str, Json] = {"status": status, "body": body}
-    if answer.retry_after_seconds is not None:
-        result["retry_after_seconds"] = answer.retry_after_seconds
-    return result

@@ -1,9 +1,8 @@
 """Callbacks: a provider says by itself that there is news of a task.
 
 Polling alone would finish every task; a callback only makes that sooner. A signed payload is read like a poll's reply,
-and may end the task: the item first, then Redis. Where a result is to be fetched, and for a payload that is unsigned
-or about a lost job, the task is due now, or the file's shortest delay after the last attempt, and the worker attempts
-it within the provider's limits. One that is lost, forged or late changes nothing.
+and may end the task: the item first, then Redis. Else (it is unsigned, about a lost job, or a result is to be fetched)
+the task is due at once, within `_rest_seconds` and the limits. One that is lost, forged or late changes nothing.
 """
 
 from dataclasses import dataclass
@@ -39,34 +38,38 @@ class Receiver:
         Raises NotFound, always the same, for whatever is not from the provider or no longer about this generation;
         Unavailable and StoreUnavailable when it should be sent again.
         """
+        unknown = NotFound("there is no such callback", field="path")
         try:
-            task, generation, resubmits, is_signed = self._verified(callback)
+            verified = self._verified(callback)
         except SecretUnavailable as error:
             raise Unavailable("the callback cannot be verified now") from error
+        if verified is None:
+            raise unknown
+        task, generation, resubmits, is_signed = verified
         item = self.parts.item(task)
         if item is None or item.generation != generation:
-            raise _unknown()
+            raise unknown
         if item.status == "pending":
             # what is said of a job that has been lost since says nothing of the job after it
             body = callback.body if is_signed and item.resubmits == resubmits else None
             self._heed(item, None if body is None else Reply(200, callback.headers, body, ""))
         return Answer(status=200, body={"status": "received"})
 
-    def _verified(self, callback: Callback) -> tuple[Task, int, int, bool]:
-        """Task, generation and resubmits it is about, and whether it is signed. Raises NotFound, SecretUnavailable.
+    def _verified(self, callback: Callback) -> tuple[Task, int, int, bool] | None:
+        """Task, generation and resubmits it is about, and whether it is signed; None: it is from somebody else.
 
         A body too large to be read cannot be believed, so its signature is no matter: the task is asked about.
         """
         provider = self.parts.providers.get(callback.provider)
         found = self.urls.find(callback.provider, callback.token) if self.urls and provider else None
         if provider is None or found is None:
-            raise _unknown()
+            return None
         signature = provider.rules.callback.signature
         if signature and callback.body is not None:
             key = self.read_secret(signature.secret, fresh=False)
             if not key or not signature.fits(callback.headers, callback.body, key):
                 log.warning("callback refused", extra={"provider": callback.provider, "reason": "signature"})
-                raise _unknown()
+                return None
         return (*found, bool(signature))
 
     def _heed(self, item: Item, payload: Reply | None) -> None:
@@ -93,7 +96,3 @@ class Receiver:
         except RecordError:
             return shortest
         return min(shortest, max(0, asked_at / 1000 + shortest - self.parts.clock() / 1000))
-
-
-def _unknown() -> NotFound:
-    return NotFound("there is no such callback", field="path")

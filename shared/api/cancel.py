@@ -37,5 +37,5 @@ def answer(parts: Parts, task: Task) -> Answer:
                 provider.cancel(task, record_of(item), seconds=CANCEL_SECONDS)
         with without_redis(then="the worker that claims the task finds it cancelled"):
             parts.queue.forget([(task, item.generation)])
-        return Answer(status=200, body=view.shown(parts, item))
+        return view.stored(parts, item)
     raise Unavailable("the task changes too fast; try again", field="name")

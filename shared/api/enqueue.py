@@ -6,7 +6,6 @@ DynamoDB nothing is accepted (503); without Redis the request is accepted all th
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from shared.api import view
 from shared.api.answer import Answer, problem
@@ -18,15 +17,10 @@ from shared.logs import facts, log
 from shared.provider import Provider
 from shared.queue import Added, Hold, new_token, without_redis
 from shared.record import Record
-from shared.settings import Settings
-from shared.store import Item
-from shared.store.item import digest
-from shared.store.spill import CALL_SECONDS
+from shared.store import CALL_SECONDS, Item, digest
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, report, settle
 from shared.work.worker import Worker, add_of, record_of
-
-Key = TypeVar("Key")
 
 ROUNDS = 5
 """How often a request that loses the race to begin looks again."""
@@ -76,20 +70,20 @@ class Enqueuer:
         if request.notify and request.notify.partition(":")[0] not in self.parts.settings.notify:
             raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
         for _ in range(ROUNDS):
-            item = seen = self.parts.item(task)  # 1. get
+            item = self.parts.item(task)  # 1. get
             if item and (known := self._known(request, provider, item)):
                 if request.notify is None or self._is_told(request.notify, item):
                     return known
                 continue  # it changed meanwhile
             input_ = request.input if request.input is not None else (item.input if item else {})
             group = request.group or (item.group if item else "")
-            item = self.parts.store.begin(  # 2. begin
-                task, item, input_, self.parts.clock(), group=group, notify=request.notify
-            )
-            if item:
-                log.debug("begun", extra=facts(item))
-                stale = seen if seen and self._may_be_stale(request, provider, seen) else None
-                return Begun(item, record_of(item), provider, request.prefers, stale)
+            now = self.parts.clock()
+            begun = self.parts.store.begin(task, item, input_, now, group=group, notify=request.notify)  # 2. begin
+            if begun:
+                log.debug("begun", extra=facts(begun))
+                stale = request.prefers.stale_seconds
+                may_answer = item and item.status == "completed" and self._answers(request, provider, item, stale)
+                return Begun(begun, record_of(begun), provider, request.prefers, item if may_answer else None)
         raise Unavailable("the task changes too fast; try again", field="name")
 
     def serve(
@@ -108,7 +102,7 @@ class Enqueuer:
     def _add(self, begun: Sequence[Begun], token: str) -> None:
         """Put each into Redis, leased where an attempt follows at once."""
         with without_redis(then="reconcile queues the task"):  # once it is away, no other provider is tried
-            for (provider, leased), group in _grouped(begun, lambda one: (one.provider, one.seconds > 0)).items():
+            for (provider, leased), group in _grouped(begun).items():
                 replies = self.parts.queue.add(
                     [add_of(one.item.task, one.record) for one in group],
                     token=token,
@@ -122,14 +116,13 @@ class Enqueuer:
         hold = Hold(one.item.task, one.item.generation, token)
         try:
             one.settlement = self.worker.attempt(hold, one.record, one.seconds, inline=True)
-        except Exception as error:
-            log.exception("attempt broke", extra=facts(hold))
+        except Exception as error:  # noqa: BLE001 (the answer reports it)
             one.error = error
 
     def _settle(self, found: Sequence[Begun]) -> None:
         settled: list[Begun] = []
         with without_redis(then="the task comes back with its lease"):
-            for provider, group in _grouped((one for one in found if one.added), lambda one: one.provider).items():
+            for (provider, _), group in _grouped(one for one in found if one.added).items():
                 settle(self.parts.queue, provider, [one.settlement for one in group if one.settlement])
                 settled += group
         for one in found:
@@ -146,32 +139,30 @@ class Enqueuer:
         seconds = usual if wanted is None else wanted
         if one.stale or (seconds < usual and one.provider.submits(one.record)):
             return 0
-        return min(seconds, settings.attempt_seconds, left - reserve_seconds(settings))
+        reserve = RESERVE_SECONDS + (CALL_SECONDS if settings.spill_bucket else 0)
+        return min(seconds, settings.attempt_seconds, left - reserve)
 
     def _answer(self, one: Begun) -> Answer:
         try:
             if one.stale:
-                return view.stored(self.parts, one.stale, revalidating=True)
+                return replace(view.stored(self.parts, one.stale, revalidating=True), location=one.item.task)
             if one.settlement:
                 return view.learned(self.parts, one.item, one.settlement)
         except DataUnavailable as error:  # the data of this one cannot be read; what was begun goes on
-            return view.accepted(self.parts, one.item, 1) if one.stale else problem(error)
+            return view.accepted(self.parts, one.item) if one.stale else problem(error)
         if one.error:
-            return problem(one.error)
+            return problem(one.error, **facts(one.item))
         if one.added in ("exists", "stale", "waiting"):
             return view.in_progress(self.parts, one.item, deduplicated=one.added != "waiting")
-        return view.accepted(self.parts, one.item, 1)
+        return view.accepted(self.parts, one.item)
 
     def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | None:
         """The answer from what is stored; None when the next generation is to begin."""
-        same = request.input is None or digest(request.input) == item.input_digest
         if item.status == "pending":
-            if not same:
+            if not _is_same_input(request, item):
                 raise Conflict("the task is in progress with another input; cancel it first", field="input")
             return view.in_progress(self.parts, item, deduplicated=True)
-        if same and self._age_seconds(item) < _fresh_seconds(request, provider, item):
-            return view.stored(self.parts, item, deduplicated=True)
-        return None
+        return view.stored(self.parts, item, deduplicated=True) if self._answers(request, provider, item) else None
 
     def _is_told(self, target: str, item: Item) -> bool:
         """Whether a workflow will be told, by the item's end, or has been told of it just now."""
@@ -187,35 +178,27 @@ class Enqueuer:
             raise Unavailable("the workflow cannot be notified now; try again", field="notify") from error
         return True
 
-    def _may_be_stale(self, request: TaskRequest, provider: Provider, item: Item) -> bool:
-        """Whether this item, although no longer fresh, is what the request takes while it is renewed."""
-        same = request.input is None or digest(request.input) == item.input_digest
-        longest = _fresh_seconds(request, provider, item) + request.prefers.stale_seconds
-        return item.status == "completed" and same and self._age_seconds(item) < longest
-
-    def _age_seconds(self, item: Item) -> float:
-        return (self.parts.clock() - (item.completed_at or 0)) / 1000
-
-
-def reserve_seconds(settings: Settings) -> float:
-    """Kept back from a function's time for storing, settling and answering."""
-    return RESERVE_SECONDS + (CALL_SECONDS if settings.spill_bucket else 0)
+    def _answers(self, request: TaskRequest, provider: Provider, item: Item, stale_seconds: float = 0) -> bool:
+        """Whether the request takes what an item that has ended holds, which has been stale for so long at most."""
+        rules, most = provider.rules, request.prefers.max_age_seconds
+        fresh = {"completed": rules.freshness, "failed": rules.freshness_failed}.get(item.status, 0)
+        longest = (fresh if most is None else min(fresh, most)) + stale_seconds
+        age_seconds = (self.parts.clock() - (item.completed_at or 0)) / 1000
+        return _is_same_input(request, item) and age_seconds < longest
 
 
-def _grouped(begun: Iterable[Begun], key: Callable[[Begun], Key]) -> dict[Key, list[Begun]]:
-    groups: dict[Key, list[Begun]] = {}
+def _is_same_input(request: TaskRequest, item: Item) -> bool:
+    return request.input is None or digest(request.input) == item.input_digest
+
+
+def _grouped(begun: Iterable[Begun]) -> dict[tuple[Provider, bool], list[Begun]]:
+    """By provider, and by whether an attempt follows at once."""
+    groups: dict[tuple[Provider, bool], list[Begun]] = {}
     for one in begun:
-        groups.setdefault(key(one), []).append(one)
+        groups.setdefault((one.provider, one.seconds > 0), []).append(one)
     return groups
 
 
 def _may_be_attempted(one: Begun) -> bool:
     """Whether the attempt is ours; without Redis it is not known what the limits still allow."""
     return one.added == "created" or (one.added is None and one.provider.rules.limits == UNLIMITED)
-
-
-def _fresh_seconds(request: TaskRequest, provider: Provider, item: Item) -> float:
-    """How long an item answers after its end."""
-    rules, most = provider.rules, request.prefers.max_age_seconds
-    lasting = {"completed": rules.freshness, "failed": rules.freshness_failed}.get(item.status, 0)
-    return lasting if most is None else min(lasting, most)

@@ -5,7 +5,7 @@ ignored, as those documents say.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,9 +38,9 @@ NONE = Preferences()
 
 def preferences(event: Mapping[str, Any]) -> Preferences:
     """The preferences that an event's headers state; the names of headers and preferences are read in any case."""
-    cache = [part.strip().lower() for part in _PART.findall(_stated(event, "cache-control"))]
+    cache = [part.strip().lower() for part in _parts(event, "cache-control")]
     fresh_only = "no-cache" in cache
-    wait_seconds, applied = _wait(_preferences(_stated(event, "prefer")))
+    wait_seconds, applied = _wait(_parts(event, "prefer"))
     return Preferences(
         max_age_seconds=0 if fresh_only else min(_seconds(cache, "max-age"), default=None),
         stale_seconds=0 if fresh_only else min(_seconds(cache, "stale-while-revalidate"), default=0),
@@ -55,22 +55,19 @@ def header(event: Mapping[str, Any], name: str) -> str:
     return ",".join(value for key, values in several.items() if key.lower() == name for value in values or () if value)
 
 
-def _stated(event: Mapping[str, Any], name: str) -> str:
+def _parts(event: Mapping[str, Any], name: str) -> list[str]:
     text = header(event, name)
-    return text if len(text) <= MAX_CHARACTERS else ""
+    return _PART.findall(text) if len(text) <= MAX_CHARACTERS else []
 
 
-def _wait(stated: Mapping[str, str]) -> tuple[int | None, str | None]:
+def _wait(parts: Sequence[str]) -> tuple[int | None, str | None]:
+    """How long to wait, and how that is named; of a preference that is stated twice the first counts."""
+    found = [match for part in parts if (match := _PREFERENCE.fullmatch(part))]
+    stated = {match[1].lower(): (match[2] or "").strip('"') for match in reversed(found)}
     if re.fullmatch(r"[0-9]+", stated.get("wait", "")):
         seconds = min(int(stated["wait"][:10]), LONGEST_WAIT_SECONDS)
         return seconds, f"wait={seconds}"
     return (0, "respond-async") if "respond-async" in stated else (None, None)
-
-
-def _preferences(text: str) -> dict[str, str]:
-    """Name -> value without its quotes; of one that is stated twice the first counts. Parameters are left out."""
-    found = [match for part in _PART.findall(text) if (match := _PREFERENCE.fullmatch(part))]
-    return {match[1].lower(): (match[2] or "").strip('"') for match in reversed(found)}
 
 
 def _seconds(directives: Iterable[str], name: str) -> list[int]:

@@ -19,12 +19,6 @@ MAX_INPUT_BYTES = 32 * 1024
 MAX_GROUP = 64
 MAX_BATCH_BYTES = 1024 * 1024
 FIELDS = {"provider", "name", "input", "group", "notify"}
-NOTIFY_TOKENS = {
-    "stepFunctionsToken": (r"[!-~]{1,2048}", "1 to 2048 characters of ASCII, as it was given"),
-    "durableCallbackId": (r"(?=.{1,1024}$)[A-Za-z0-9+/]+={0,2}", "1 to 1024 characters of base64, as it was given"),
-}
-"""What AWS takes of each kind of workflow, and in words."""
-
 BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
 """What may stand before the routes in a path when an API is mapped into a custom domain."""
 
@@ -46,10 +40,9 @@ class Callback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRequest:
-    """A request for a task's data. `input` None: not given.
+    """A request for a task's data. `input` None: not given. `notify`: a workflow to tell of the end, `<kind>:<token>`.
 
-    `group` says whose request it is: one group's many tasks do not hold up another's. `notify` names a workflow to tell
-    of the end, `<kind>:<token>`.
+    `group` says whose request it is: one group's many tasks do not hold up another's.
     """
 
     task: Task
@@ -61,17 +54,12 @@ class TaskRequest:
 
 def from_query(event: Event, default_provider: str) -> TaskRequest:
     """The short form of a request: `GET /?task-name=NAME`, optionally `&provider=P`."""
-    query = _query(event, {"task-name", "provider"})
-    if "task-name" not in query:
-        raise BadRequest("the query parameter task-name is missing", field="task-name")
-    task = Task.named(query.get("provider", default_provider), query["task-name"])
-    return TaskRequest(task=task, prefers=preferences(event))
+    return TaskRequest(task=_named_in_query(event, "task-name", default_provider), prefers=preferences(event))
 
 
 def from_body(event: Event, default_provider: str) -> TaskRequest:
     """`POST /tasks` with `{"provider"?, "name", "input"?, "group"?, "notify"?}`."""
-    body = _body(event, FIELDS)
-    return _task_request(body, default_provider, preferences(event))
+    return _task_request(_body(event, FIELDS), default_provider, preferences(event))
 
 
 def from_batch(event: Event, default_provider: str) -> list[TaskRequest | Problem]:
@@ -97,10 +85,7 @@ def named_in_url(event: Event, default_provider: str) -> Task:
     if found is None and re.search(r"/tasks/[^/]", path):
         raise BadRequest("a task's path is /tasks/{provider}/{name}", field="name")
     if found is None:
-        query = _query(event, {"provider", "name"})
-        if "name" not in query:
-            raise BadRequest("the query parameter name is missing", field="name")
-        return Task.named(query.get("provider", default_provider), query["name"])
+        return _named_in_query(event, "name", default_provider)
     provider, name = found.groups()
     if "rawPath" not in event:
         try:
@@ -141,10 +126,10 @@ def _notify(body: dict[str, Json]) -> str | None:
     if "notify" not in body:
         return None
     given = body["notify"]
-    if not isinstance(given, dict) or len(given) != 1 or not set(given) <= set(NOTIFY_KINDS):
+    if not isinstance(given, dict) or len(given) != 1 or not given.keys() <= NOTIFY_KINDS.keys():
         raise BadRequest(f"notify must be an object with one of {' and '.join(NOTIFY_KINDS)}", field="notify")
     ((kind, token),) = given.items()
-    pattern, words = NOTIFY_TOKENS[kind]
+    pattern, words = NOTIFY_KINDS[kind]
     if not isinstance(token, str) or re.fullmatch(pattern, token) is None:
         raise BadRequest(f"{kind} must be {words}", field="notify")
     return f"{kind}:{token}"
@@ -184,7 +169,6 @@ def _body(event: Event, known: set[str], most_bytes: int = MAX_BODY_BYTES) -> di
 
 
 def _bytes(event: Event, most_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body as it came over the wire."""
     raw = event.get("body") or ""
     try:
         body = base64.b64decode(raw, validate=True) if event.get("isBase64Encoded") else raw.encode()
@@ -197,8 +181,8 @@ def _bytes(event: Event, most_bytes: int = MAX_BODY_BYTES) -> bytes:
     return body
 
 
-def _query(event: Event, known: set[str]) -> dict[str, str]:
-    """The query parameters; of one given twice the last counts, in both event shapes."""
+def _named_in_query(event: Event, parameter: str, default_provider: str) -> Task:
+    """The task that a query names; of a parameter given twice the last counts, in both event shapes."""
     if "rawQueryString" in event:
         try:
             query = dict(parse_qsl(event["rawQueryString"], keep_blank_values=True, errors="strict"))
@@ -206,11 +190,12 @@ def _query(event: Event, known: set[str]) -> dict[str, str]:
             raise BadRequest("the query is not UTF-8", field="query") from error
     else:
         query = dict(event.get("queryStringParameters") or {})
-    _refuse_unknown(query, known)
-    return query
+    _refuse_unknown(query, {parameter, "provider"})
+    if parameter not in query:
+        raise BadRequest(f"the query parameter {parameter} is missing", field=parameter)
+    return Task.named(query.get("provider", default_provider), query[parameter])
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: set[str]) -> None:
-    unknown = sorted(set(given) - known)
-    if unknown:
+    if unknown := sorted(given.keys() - known):
         raise BadRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}", field=unknown[0])

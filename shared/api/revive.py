@@ -24,4 +24,4 @@ def answer(parts: Parts, task: Task) -> Answer:
     log.info("revived", extra=facts(begun))
     with without_redis(then="reconcile queues the task"):
         parts.queue.add([add_of(task, record_of(begun))], token=new_token(), limits=provider.rules.limits)
-    return view.accepted(parts, begun, 1)
+    return view.accepted(parts, begun)

@@ -12,9 +12,7 @@ from shared.outcome import Completed, Pending, Retry
 from shared.provider import Provider
 from shared.queue import Place, without_redis
 from shared.record import Record
-from shared.store import Item
-from shared.store.item import digest
-from shared.store.spill import Link
+from shared.store import Item, Link, digest
 from shared.task import Task
 from shared.work.parts import Parts
 from shared.work.settle import Settlement
@@ -33,32 +31,22 @@ def status(parts: Parts, task: Task) -> Answer:
     return Answer(status=200, body=body, etag=f'W/"{digest(lasting)[:24]}"')
 
 
-def stored(parts: Parts, item: Item, *, deduplicated: bool = False, revalidating: bool = False) -> Answer:
-    """200: what is stored. `revalidating`: it is stale, and the next generation has begun."""
-    body = shown(parts, item, deduplicated=deduplicated)
-    if revalidating:
-        return Answer(status=200, body=body | {"revalidating": True}, location=item.task)
-    return Answer(status=200, body=body)
+def stored(parts: Parts, item: Item, **more: Json) -> Answer:
+    """200: what is stored, and what else is to be told."""
+    return Answer(status=200, body=shown(parts, item) | more)
 
 
-def accepted(parts: Parts, item: Item, retry_after_seconds: float, *, deduplicated: bool = False) -> Answer:
+def accepted(parts: Parts, item: Item, retry_after_seconds: float = 1, **more: Json) -> Answer:
     """202: the task will be finished."""
-    return Answer(
-        status=202,
-        body=shown(parts, item, deduplicated=deduplicated),
-        retry_after_seconds=max(1, math.ceil(retry_after_seconds)),
-        location=item.task,
-    )
+    seconds = max(1, math.ceil(retry_after_seconds))
+    return Answer(status=202, body=shown(parts, item) | more, retry_after_seconds=seconds, location=item.task)
 
 
 def in_progress(parts: Parts, item: Item, *, deduplicated: bool) -> Answer:
     """202, with the time of the next attempt and why it is then."""
     place = place_of(parts, item)
-    seconds = place.wait_seconds if place else None
-    answer = accepted(
-        parts, item, parts.settings.tick_seconds if seconds is None else seconds, deduplicated=deduplicated
-    )
-    return replace(answer, body=answer.body | schedule(parts, item, place))
+    seconds = parts.settings.tick_seconds if place is None or place.wait_seconds is None else place.wait_seconds
+    return accepted(parts, item, seconds, deduplicated=deduplicated, **schedule(parts, item, place))
 
 
 def learned(parts: Parts, begun: Item, settlement: Settlement) -> Answer:
@@ -74,10 +62,10 @@ def learned(parts: Parts, begun: Item, settlement: Settlement) -> Answer:
     return accepted(parts, begun, settlement.delay_seconds)
 
 
-def shown(parts: Parts, item: Item, *, deduplicated: bool = False) -> dict[str, Json]:
+def shown(parts: Parts, item: Item) -> dict[str, Json]:
     """What is shown of an item, its data opened. Raises DataUnavailable."""
     now = parts.clock()
-    return show(parts.store.opened(item, now), now, deduplicated=deduplicated)
+    return show(parts.store.opened(item, now), now)
 
 
 def place_of(parts: Parts, item: Item) -> Place | None:
@@ -106,7 +94,7 @@ def schedule(parts: Parts, item: Item, place: Place | None) -> dict[str, Json]:
     return {"schedule": "lost"} if item.status == "pending" else {}
 
 
-def show(item: Item, now: int, *, deduplicated: bool = False) -> dict[str, Json]:
+def show(item: Item, now: int) -> dict[str, Json]:
     """A task as its opened item has it: while it is not completed, stored data overlaid by the partial answer.
 
     Where stored data is a link, `data` is the partial answer alone, or null.
@@ -119,7 +107,7 @@ def show(item: Item, now: int, *, deduplicated: bool = False) -> dict[str, Json]
         "status": item.status,
         "data": merge(None if link else item.data, item.partial),
         "partial": item.status != "completed",
-        "deduplicated": deduplicated,
+        "deduplicated": False,
         "generation": item.generation,
         "created_at": instant(item.created_at),
         "updated_at": instant(item.updated_at),
@@ -174,9 +162,4 @@ def _progress(place: Place) -> dict[str, Json]:
         record = Record.from_text(place.record)
     except RecordError:
         return {}
-    return {
-        "attempts": record.attempts,
-        "errors": record.errors,
-        "progress": record.progress,
-        "reason": record.reason,
-    }
+    return {name: getattr(record, name) for name in ("attempts", "errors", "progress", "reason")}

@@ -1,6 +1,7 @@
 """The store: one item per task in DynamoDB, and in S3 what is too large for it."""
 
-from shared.store.item import Item
+from shared.store.item import Item, digest
+from shared.store.spill import CALL_SECONDS, Link
 from shared.store.store import Store, Superseded
 
-__all__ = ["Item", "Store", "Superseded"]
+__all__ = ["CALL_SECONDS", "Item", "Link", "Store", "Superseded", "digest"]

@@ -69,10 +69,9 @@ def test_an_item_is_shown_with_stored_data_overlaid_by_the_partial_answer() -> N
 
 def test_a_completed_item_is_whole_and_as_old_as_its_completion() -> None:
     done = dataclasses.replace(ITEM, status="completed", partial=None, completed_at=START_MS + 60_000)
-    body = show(done, START_MS + 61_000, deduplicated=True)
+    body = show(done, START_MS + 61_000)
     assert (body["status"], body["data"], body["partial"]) == ("completed", {"a": 1, "b": 2}, False)
     assert (body["completed_at"], body["age_seconds"]) == ("2025-06-15T15:07:40.000Z", 1)
-    assert body["deduplicated"]
 
 
 def test_a_failed_item_says_why_it_stopped_and_still_shows_what_there_is() -> None:

@@ -423,7 +423,7 @@ def test_requests_may_name_the_workflows_whose_arns_are_given_and_no_others() ->
     assert deployed().notify == ()
     assert deployed(StateMachineArns="arn").notify == ("stepFunctionsToken",)
     assert deployed(DurableFunctionArns="arn").notify == ("durableCallbackId",)
-    assert deployed(StateMachineArns="a", DurableFunctionArns="b").notify == NOTIFY_KINDS
+    assert deployed(StateMachineArns="a", DurableFunctionArns="b").notify == tuple(NOTIFY_KINDS)
 
 
 def test_providers_are_given_urls_once_it_is_known_where_they_lead() -> None:

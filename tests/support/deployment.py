@@ -1,7 +1,7 @@
 """The handlers as they are deployed, but for their neighbours: fakeredis, moto, and a provider that is written down."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,7 +76,7 @@ def deploy(patch: pytest.MonkeyPatch, folder: Path, backend: Backend, simulator:
     return Deployment(**vars(backend), simulator=simulator)
 
 
-def _above_0(tally: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+def _above_0(tally: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     json.dumps(tally)  # as Lambda does with what a handler returns
     counted = {name: {word: count for word, count in counts.items() if count} for name, counts in tally.items()}
     return {name: counts for name, counts in counted.items() if counts}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from shared.api import batch
 from shared.api.answer import Answer
@@ -63,7 +64,8 @@ class Front(Backend):
 
     def batch(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> Answer:
         """One batch."""
-        return batch.answer(self.enqueuer(), requests, remaining, self.pool)
+        with patch.object(batch, "ThreadPoolExecutor", self.pool):
+            return batch.answer(self.enqueuer(), requests, remaining)
 
     def results(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> list[Any]:
         """The results of one batch."""
