@@ -64,10 +64,7 @@ def test_conversations_may_lie_beside_provider_files(report: Write, call: Call, 
     file = report()
     assert call.attempt(file, "--record", vectors) == 0
     assert call("check", file.parent) == 0
-    assert call.lines[:2] == [
-        f"{file.parent}: skipped, conversations: report.vectors.json",
-        f"{file}: sound",
-    ]
+    assert call.lines[:2] == [f"{file.parent}: skipped, conversations: report.vectors.json", f"{file}: sound"]
     assert call("replay", file.parent) == 0
     assert call.lines[0] == f"{file.parent}: skipped, not named NAME.vectors.json: report.json"
     assert call.lines[-1] == "1 passed, 0 failed"
