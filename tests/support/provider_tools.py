@@ -42,7 +42,31 @@ REPORT: dict[str, Any] = {
     "error": "body.error.message",
 }
 """For an `Api`, whose URL is to be its server."""
+BASIC = {"type": "http", "scheme": "basic", "secret": "env:A"}
+QUERY_KEY = {"type": "apiKey", "in": "query", "name": "k", "secret": "env:B"}
+OAUTH = {"type": "oauth2", "tokenUrl": "https://auth.example/t", "clientId": "me", "clientSecret": "env:A"}
+SIGNED = {"signature": {"header": "X-S", "secret": "env:K"}}
 Write: TypeAlias = Callable[..., Path]
+
+
+def submit(**changes: Any) -> dict[str, Any]:
+    """A change of a file: JOB's submit, changed."""
+    return {"submit": JOB["submit"] | changes}
+
+
+def poll(**changes: Any) -> dict[str, Any]:
+    """A change of a file: JOB's poll, changed."""
+    return {"poll": JOB["poll"] | changes}
+
+
+def more(state: str = "failure", **acceptor: Any) -> dict[str, Any]:
+    """A change of a file: JOB's acceptors, and this one."""
+    return {"acceptors": [*JOB["acceptors"], {"state": state, "expected": "x"} | acceptor]}
+
+
+def only(state: str, **acceptor: Any) -> dict[str, Any]:
+    """A change of a file: this acceptor alone."""
+    return {"acceptors": [{"state": state, "expected": "x"} | acceptor]}
 
 
 class Call:
