@@ -10,16 +10,14 @@ import pytest
 
 from shared.provider.callback_url import CallbackUrls
 from shared.task import Task
-from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World
+from tests.faults.world import DELETE, FILE, FURTHER, LEASE_SECONDS, NAME, REVIVE, MakeWorld, World
 from tests.support.api_events import Event, rest
 from tests.support.keys import key_of
-from tests.support.simulator import DONE, PENDING, WHOLE, Said, completed, pending, refused, says
+from tests.support.simulator import DONE, PENDING, WHOLE, Said, completed, refused, says
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-FURTHER = pending({"city": "Ghent", "street": None, "x": 1}, id="j-1")
 NO, LOST = refused("no such customer"), says(200, {"status": "lost"})
-NAME = "victim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +102,6 @@ def flushed(world: World) -> None:
 
 POST = rest("POST", "/tasks", {"provider": "job", "name": NAME})
 AGAIN = rest("POST", "/tasks", {"provider": "job", "name": NAME}, {"Cache-Control": "no-cache"})
-DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
-REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
 CALLED = {"CALLBACK_URL": "https://api.example.com", "CALLBACK_SECRET": "env:KEY", "KEY": "ours", "HOOK": "theirs"}
 SIGNED = {"callback": {"signature": {"header": "X-Signature", "secret": "env:HOOK"}}}
 
@@ -250,10 +246,7 @@ def test_a_request_that_was_killed_may_be_repeated_at_once(make_world: MakeWorld
     assert world.run("enqueue", POST, dies_after=step).killed
     again = world.post(NAME)
     assert (again.status, again.body["deduplicated"]) == (202, step > 0)
-    world.simulator.say(DONE)
-    world.finish(NAME)
-    world.check_end(NAME)
-    assert (world.status(NAME), len(world.submits(NAME))) == ("completed", 1)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "SIGKILL, and the client asks again at once or revives what was being buried")
