@@ -63,11 +63,7 @@ def expected_view(
 
 
 def _schedule(
-    fields: dict[str, Any],
-    parts: Mapping[str, Mapping[str, Any]],
-    name: str,
-    now_ms: int,
-    server_ms: tuple[int, int],
+    fields: dict[str, Any], parts: Mapping[str, Mapping[str, Any]], name: str, now_ms: int, server_ms: tuple[int, int]
 ) -> tuple[float, float] | None:
     """Add what Redis tells of the item's generation: where it is, and how it went so far."""
     is_there = parts["state"].get(name, "0").partition(":")[0] == f"{fields['generation']}"

@@ -34,7 +34,7 @@ Step: TypeAlias = tuple[str, str]
 """Its name; and for a write that ended a generation the task's id, the generation and the status, else nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Errand:
     """One invocation: `dies_after` is the number of the step that is its last, from 0; None: it lives."""
 

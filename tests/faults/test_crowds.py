@@ -11,14 +11,13 @@ from botocore.session import Session
 
 from shared import wiring
 from tests.faults.mortal import PATIENCE_SECONDS
-from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, World
+from tests.faults.world import FILE, LEASE_SECONDS, NAME, MakeWorld, World
 from tests.support.api_events import rest
 from tests.support.keys import key_of
 from tests.support.simulator import DONE, says
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-NAME = "a"
 DAYS = 86_400
 ACCEPTING = FILE | {"firstAnswer": 0}
 

@@ -121,17 +121,10 @@ class Wire:
     seen: list[str] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
 
-    def breaks(self, operation: str, fault: Fault, times: int) -> None:
-        self.faults[operation] = [fault] * times
-
     def send(self, operation: str, answer: Answer) -> AWSResponse:
         self.seen.append(operation)
         faults = self.faults.get(operation)
         return faults.pop(0)(answer) if faults else answer()
-
-    def is_whole(self) -> bool:
-        """Whether every fault has struck."""
-        return not any(self.faults.values())
 
 
 @pytest.fixture
@@ -147,7 +140,7 @@ def wire(monkeypatch: pytest.MonkeyPatch, dynamodb: "DynamoDBClient") -> Iterato
     monkeypatch.setattr(BotocoreStubber, "__call__", sent)
     monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=wire.pauses.append))
     yield wire
-    assert wire.is_whole()
+    assert not any(wire.faults.values())  # every fault has struck
     assert max(wire.pauses, default=0) <= 1
 
 
@@ -157,8 +150,45 @@ def session() -> Any:
     return boto3.session.Session(region_name="us-east-1", aws_access_key_id="testing", aws_secret_access_key="testing")
 
 
+@dataclass(repr=False)
+class Cloud(Deployment):
+    """The handlers with the clients that they have when deployed, and the wire between these and their services."""
+
+    wire: Wire = field(default_factory=Wire)
+    s3: Any = None
+
+    def breaks(self, operation: str, fault: Fault, times: int = TRIES) -> None:
+        """The next requests of an operation; as many as one call makes."""
+        self.wire.faults[operation] = [fault] * times
+
+    def ask(self, name: str = "a", **headers: str) -> Answered:
+        return self.call("POST", "/tasks", {"provider": "job", "name": name}, headers)
+
+    def look(self, name: str = "a") -> Answered:
+        return self.call("GET", f"/tasks/job/{name}")
+
+    def tick_later(self, seconds: float = 31) -> dict[str, int]:
+        """The tally of a tick after everything has fallen due, leases too."""
+        self.pass_(seconds)
+        return self.process().get("job", {})
+
+    def waits(self) -> dict[str, Any]:
+        """What a client sees of a task whose result could not be stored."""
+        seen = self.look()
+        assert (seen.status, seen.body["status"], seen.body["schedule"]) == (200, "pending", "waiting")
+        return seen.body
+
+    def ends(self, data: Any, name: str = "a") -> None:
+        """A client finds the whole, nothing is left in Redis, there is one job, and one object if it is large."""
+        seen = self.look(name)
+        assert (seen.status, seen.body["status"], seen.body["data"]) == (200, "completed", data)
+        assert self.state("job") == {}
+        assert self.simulator.calls(name).count("POST /jobs") == 1
+        assert self.s3.list_objects_v2(Bucket=BUCKET)["KeyCount"] == (data is LARGE)
+
+
 @pytest.fixture
-def deployed(
+def cloud(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     simulator: Simulator,
@@ -166,34 +196,12 @@ def deployed(
     s3: Any,
     wire: Wire,
     session: Any,
-) -> Deployment:
-    """The handlers with the clients that they have when deployed."""
+) -> Cloud:
     monkeypatch.setattr(boto3.session, "Session", lambda: session)
     monkeypatch.setenv("TABLE_NAME", TABLE)
     monkeypatch.setenv("SPILL_BUCKET", BUCKET)
-    return deploy(monkeypatch, tmp_path, replace(backend, dynamodb_client=aws.client("dynamodb", 30)), simulator)
-
-
-def ask(deployed: Deployment, name: str = "a") -> Answered:
-    return deployed.call("POST", "/tasks", {"provider": "job", "name": name})
-
-
-def look(deployed: Deployment, name: str = "a") -> Answered:
-    return deployed.call("GET", f"/tasks/job/{name}")
-
-
-def tick_later(deployed: Deployment, seconds: float = 31) -> dict[str, int]:
-    """The tally of a tick after everything has fallen due, leases too."""
-    deployed.pass_(seconds)
-    return deployed.process().get("job", {})
-
-
-def ends(deployed: Deployment, data: Any, name: str = "a") -> None:
-    """Assert that a client finds the whole, that nothing is left in Redis, and that the provider has one job."""
-    seen = look(deployed, name)
-    assert (seen.status, seen.body["status"], seen.body["data"]) == (200, "completed", data)
-    assert deployed.state("job") == {}
-    assert deployed.simulator.calls(name).count("POST /jobs") == 1
+    deployed = replace(backend, dynamodb_client=aws.client("dynamodb", 30))
+    return Cloud(**vars(deploy(monkeypatch, tmp_path, deployed, simulator)), wire=wire, s3=s3)
 
 
 # --- no call outlives its handler
@@ -223,10 +231,10 @@ def test_no_call_takes_longer_than_what_is_kept_for_it() -> None:
 
 
 @pytest.mark.promise("faults", "no call to DynamoDB, S3 or Redis outlives its function")
-def test_a_service_cannot_ask_for_a_longer_pause(deployed: Deployment, wire: Wire) -> None:
-    wire.breaks("GetItem", answered(503, "", x_amz_retry_after="5000"), 1)
-    assert ask(deployed).status == 202
-    assert len(wire.pauses) == 1  # and Wire holds it to a second
+def test_a_service_cannot_ask_for_a_longer_pause(cloud: Cloud) -> None:
+    cloud.breaks("GetItem", answered(503, "", x_amz_retry_after="5000"), 1)
+    assert cloud.ask().status == 202
+    assert len(cloud.wire.pauses) == 1  # and Wire holds it to a second
 
 
 # --- one fault is not noticed
@@ -235,41 +243,36 @@ def test_a_service_cannot_ask_for_a_longer_pause(deployed: Deployment, wire: Wir
 @pytest.mark.promise("faults", "DynamoDB throttles, fails or does not answer, once")
 @of(OF_DYNAMODB)
 @pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
-def test_one_fault_of_dynamodb_is_not_noticed_by_a_request(
-    deployed: Deployment, wire: Wire, operation: str, fault: Fault
-) -> None:
-    wire.breaks(operation, fault, 1)
-    answer = ask(deployed)
+def test_one_fault_of_dynamodb_is_not_noticed_by_a_request(cloud: Cloud, operation: str, fault: Fault) -> None:
+    cloud.breaks(operation, fault, 1)
+    answer = cloud.ask()
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
-    deployed.simulator.say(DONE)
-    assert tick_later(deployed) == {"claimed": 1, "completed": 1}
-    ends(deployed, WHOLE)
+    cloud.simulator.say(DONE)
+    assert cloud.tick_later() == {"claimed": 1, "completed": 1}
+    cloud.ends(WHOLE)
 
 
 @pytest.mark.promise("faults", "DynamoDB throttles, fails or does not answer, once")
 @of(OF_DYNAMODB)
-def test_one_fault_of_dynamodb_is_not_noticed_by_a_result(deployed: Deployment, wire: Wire, fault: Fault) -> None:
-    ask(deployed)
-    deployed.simulator.say(DONE)
-    wire.breaks("UpdateItem", fault, 1)
-    tally = tick_later(deployed)
+def test_one_fault_of_dynamodb_is_not_noticed_by_a_result(cloud: Cloud, fault: Fault) -> None:
+    cloud.ask()
+    cloud.simulator.say(DONE)
+    cloud.breaks("UpdateItem", fault, 1)
+    tally = cloud.tick_later()
     assert tally.pop("claimed") == 1
     assert tally in ({"completed": 1}, {"forgotten": 1})  # forgotten: the second try found the first one's write
-    ends(deployed, WHOLE)
+    cloud.ends(WHOLE)
 
 
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3)
-def test_one_fault_of_s3_is_not_noticed_by_a_large_result(
-    deployed: Deployment, wire: Wire, s3: Any, fault: Fault
-) -> None:
-    ask(deployed)
-    deployed.simulator.say(completed(LARGE))
-    wire.breaks("PutObject", fault, 1)
-    assert tick_later(deployed) == {"claimed": 1, "completed": 1}
-    wire.breaks("GetObject", fault, 1)
-    ends(deployed, LARGE)
-    assert len(s3.list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
+def test_one_fault_of_s3_is_not_noticed_by_a_large_result(cloud: Cloud, fault: Fault) -> None:
+    cloud.ask()
+    cloud.simulator.say(completed(LARGE))
+    cloud.breaks("PutObject", fault, 1)
+    assert cloud.tick_later() == {"claimed": 1, "completed": 1}
+    cloud.breaks("GetObject", fault, 1)
+    cloud.ends(LARGE)
 
 
 # --- DynamoDB stays away from a request
@@ -277,49 +280,45 @@ def test_one_fault_of_s3_is_not_noticed_by_a_large_result(
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
 @of(OF_DYNAMODB)
-def test_a_request_that_cannot_read_is_503_and_nothing_was_done(deployed: Deployment, wire: Wire, fault: Fault) -> None:
-    wire.breaks("GetItem", fault, TRIES)
-    answer = ask(deployed)
+def test_a_request_that_cannot_read_is_503_and_nothing_was_done(cloud: Cloud, fault: Fault) -> None:
+    cloud.breaks("GetItem", fault)
+    answer = cloud.ask()
     assert (answer.status, answer.headers["retry-after"]) == (503, "5")
-    assert wire.seen == ["GetItem"] * TRIES
-    assert deployed.simulator.calls() == []
-    assert deployed.state("job") == {}
+    assert cloud.wire.seen == ["GetItem"] * TRIES
+    assert cloud.simulator.calls() == []
+    assert cloud.state("job") == {}
 
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
 @of(OF_DYNAMODB)
-def test_a_request_that_cannot_be_written_down_is_503_and_the_provider_is_not_asked(
-    deployed: Deployment, wire: Wire, fault: Fault
-) -> None:
-    wire.breaks("UpdateItem", fault, TRIES)
-    assert ask(deployed).status == 503
-    assert deployed.simulator.calls() == []
-    assert deployed.state("job") == {}
-    again = ask(deployed)
+def test_a_request_that_cannot_be_written_down_is_503_and_the_provider_is_not_asked(cloud: Cloud, fault: Fault) -> None:
+    cloud.breaks("UpdateItem", fault)
+    assert cloud.ask().status == 503
+    assert cloud.simulator.calls() == []
+    assert cloud.state("job") == {}
+    again = cloud.ask()
     assert again.status == 202
     if fault is lost:  # it had been written down all the same, and whoever asks is told
         assert (again.body["deduplicated"], again.body["schedule"]) == (True, "lost")
-        deployed.pass_(31)
-        assert deployed.reconcile() == {"job": {"seen": 1, "requeued": 1}}
-    deployed.simulator.say(pending(id="j-1"), DONE)
+        cloud.pass_(31)
+        assert cloud.reconcile() == {"job": {"seen": 1, "requeued": 1}}
+    cloud.simulator.say(pending(id="j-1"), DONE)
     for _ in range(3):
-        tick_later(deployed, 100)
-    ends(deployed, WHOLE)
+        cloud.tick_later(100)
+    cloud.ends(WHOLE)
 
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
 @of(OF_DYNAMODB)
-def test_a_first_answer_that_cannot_be_stored_is_shown_and_its_job_is_not_lost(
-    deployed: Deployment, wire: Wire, fault: Fault
-) -> None:
+def test_a_first_answer_that_cannot_be_stored_is_shown_and_its_job_is_not_lost(cloud: Cloud, fault: Fault) -> None:
     fine: Fault = lambda answer: answer()  # noqa: E731
-    wire.faults["UpdateItem"] = [fine, *[fault] * TRIES]  # begin, then the write of what was learned
-    answer = ask(deployed)
+    cloud.wire.faults["UpdateItem"] = [fine, *[fault] * TRIES]  # begin, then the write of what was learned
+    answer = cloud.ask()
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
-    deployed.simulator.say(DONE)
-    assert tick_later(deployed) == {"claimed": 1, "completed": 1}
-    assert deployed.simulator.calls() == ["POST /jobs", "GET /jobs/j-1"]
-    ends(deployed, WHOLE)
+    cloud.simulator.say(DONE)
+    assert cloud.tick_later() == {"claimed": 1, "completed": 1}
+    assert cloud.simulator.calls() == ["POST /jobs", "GET /jobs/j-1"]
+    cloud.ends(WHOLE)
 
 
 # --- results wait
@@ -327,33 +326,29 @@ def test_a_first_answer_that_cannot_be_stored_is_shown_and_its_job_is_not_lost(
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while results come or reconcile runs")
 @of(OF_DYNAMODB)
-def test_a_result_that_cannot_be_stored_stays_queued_and_makes_no_second_job(
-    deployed: Deployment, wire: Wire, fault: Fault
-) -> None:
-    ask(deployed)
-    deployed.simulator.say(DONE)
-    wire.breaks("UpdateItem", fault, TRIES)
-    tally = tick_later(deployed)
-    seen = look(deployed)
+def test_a_result_that_cannot_be_stored_stays_queued_and_makes_no_second_job(cloud: Cloud, fault: Fault) -> None:
+    cloud.ask()
+    cloud.simulator.say(DONE)
+    cloud.breaks("UpdateItem", fault)
+    assert cloud.tick_later() == {"claimed": 1, "released": 1}
     if fault is lost:  # the first try ended it, the second found that
-        assert tally == {"claimed": 1, "released": 1}
+        seen = cloud.look()
         assert (seen.body["status"], seen.body["data"]) == ("completed", WHOLE)
-        assert tick_later(deployed) == {"claimed": 1, "forgotten": 1}
+        assert cloud.tick_later() == {"claimed": 1, "forgotten": 1}
     else:
-        assert tally == {"claimed": 1, "released": 1}
-        assert (seen.status, seen.body["status"], seen.body["schedule"]) == (200, "pending", "waiting")
-        assert (seen.body["data"], seen.body["errors"]) == (PARTIAL, 0)
-        assert tick_later(deployed, STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
-    ends(deployed, WHOLE)
+        shown = cloud.waits()
+        assert (shown["data"], shown["errors"]) == (PARTIAL, 0)
+        assert cloud.tick_later(STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
+    cloud.ends(WHOLE)
 
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while results come or reconcile runs")
 @pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
-def test_of_five_results_the_one_that_is_throttled_waits_alone(deployed: Deployment, wire: Wire) -> None:
+def test_of_five_results_the_one_that_is_throttled_waits_alone(cloud: Cloud) -> None:
     names = [f"task {number}" for number in range(5)]
     for name in names:
-        ask(deployed, name)
-    deployed.simulator.say(DONE)
+        cloud.ask(name)
+    cloud.simulator.say(DONE)
     throttled: list[bytes] = []
 
     def one_of_them(answer: Answer) -> AWSResponse:
@@ -361,55 +356,48 @@ def test_of_five_results_the_one_that_is_throttled_waits_alone(deployed: Deploym
         throttled.append(answer.body)
         return OF_DYNAMODB["throughput"](answer) if throttled[0] == answer.body else answer()
 
-    wire.faults["UpdateItem"] = [one_of_them] * 6
-    assert tick_later(deployed) == {"claimed": 5, "completed": 4, "released": 1}
-    assert len(deployed.state("job")) == 1
-    assert tick_later(deployed, STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
+    cloud.wire.faults["UpdateItem"] = [one_of_them] * 6
+    assert cloud.tick_later() == {"claimed": 5, "completed": 4, "released": 1}
+    assert len(cloud.state("job")) == 1
+    assert cloud.tick_later(STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
     for name in names:
-        ends(deployed, WHOLE, name)
+        cloud.ends(WHOLE, name)
 
 
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3 | FOR_GOOD)
-def test_a_large_result_that_s3_does_not_take_stays_queued_and_makes_no_second_job(
-    deployed: Deployment, wire: Wire, s3: Any, fault: Fault
-) -> None:
-    ask(deployed)
-    deployed.simulator.say(completed(LARGE))
-    wire.breaks("PutObject", fault, 1 if fault in FOR_GOOD.values() else TRIES)
-    wire.seen.clear()
-    assert tick_later(deployed) == {"claimed": 1, "released": 1}
-    assert "UpdateItem" not in wire.seen  # no item points to what may not be there
-    seen = look(deployed)
-    assert (seen.status, seen.body["status"], seen.body["schedule"]) == (200, "pending", "waiting")
-    assert tick_later(deployed, STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
-    ends(deployed, LARGE)
-    assert len(s3.list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
+def test_a_large_result_that_s3_does_not_take_stays_queued_and_makes_no_second_job(cloud: Cloud, fault: Fault) -> None:
+    cloud.ask()
+    cloud.simulator.say(completed(LARGE))
+    cloud.breaks("PutObject", fault, 1 if fault in FOR_GOOD.values() else TRIES)
+    cloud.wire.seen.clear()
+    assert cloud.tick_later() == {"claimed": 1, "released": 1}
+    assert "UpdateItem" not in cloud.wire.seen  # no item points to what may not be there
+    cloud.waits()
+    assert cloud.tick_later(STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
+    cloud.ends(LARGE)
 
 
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of({name: OF_DYNAMODB[name] for name in ("throughput", "read timeout")})
-def test_a_large_result_whose_item_cannot_be_written_leaves_one_object_when_it_ends(
-    deployed: Deployment, wire: Wire, s3: Any, fault: Fault
-) -> None:
-    ask(deployed)
-    deployed.simulator.say(completed(LARGE))
-    wire.breaks("UpdateItem", fault, TRIES)
-    assert tick_later(deployed) == {"claimed": 1, "released": 1}
-    assert tick_later(deployed, STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
-    ends(deployed, LARGE)
-    assert len(s3.list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
+def test_a_large_result_whose_item_cannot_be_written_leaves_one_object_when_it_ends(cloud: Cloud, fault: Fault) -> None:
+    cloud.ask()
+    cloud.simulator.say(completed(LARGE))
+    cloud.breaks("UpdateItem", fault)
+    assert cloud.tick_later() == {"claimed": 1, "released": 1}
+    assert cloud.tick_later(STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
+    cloud.ends(LARGE)
 
 
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
-def test_a_large_first_answer_that_s3_does_not_take_is_shown_and_stored_later(deployed: Deployment, wire: Wire) -> None:
-    deployed.simulator.say(completed(LARGE))
-    wire.breaks("PutObject", OF_S3["slow down"], TRIES)
-    answer = deployed.call("GET", "/?task-name=a")
+def test_a_large_first_answer_that_s3_does_not_take_is_shown_and_stored_later(cloud: Cloud) -> None:
+    cloud.simulator.say(completed(LARGE))
+    cloud.breaks("PutObject", OF_S3["slow down"])
+    answer = cloud.call("GET", "/?task-name=a")
     assert (answer.status, answer.body["status"], answer.body["data"]) == (202, "pending", LARGE)
-    deployed.pass_(STORE_RETRY_SECONDS)
-    assert deployed.process() == {"example": {"claimed": 1, "completed": 1}}
-    assert deployed.call("GET", "/?task-name=a").body["data"] == LARGE
+    cloud.pass_(STORE_RETRY_SECONDS)
+    assert cloud.process() == {"example": {"claimed": 1, "completed": 1}}
+    assert cloud.call("GET", "/?task-name=a").body["data"] == LARGE
 
 
 # --- somebody else was first
@@ -418,16 +406,16 @@ def test_a_large_first_answer_that_s3_does_not_take_is_shown_and_stored_later(de
 @pytest.mark.promise("faults", "a result whose task was cancelled meanwhile: a conditional conflict")
 @pytest.mark.parametrize("data", [WHOLE, LARGE], ids=["small", "large"])
 def test_a_result_of_a_task_that_was_cancelled_meanwhile_changes_nothing_and_its_job_is_cancelled(
-    deployed: Deployment, wire: Wire, data: Any
+    cloud: Cloud, data: Any
 ) -> None:
-    ask(deployed)
-    deployed.simulator.say(completed(data).after(lambda: deployed.call("DELETE", "/tasks/job/a")), says(200, {}))
-    deployed.pass_(31)
-    assert deployed.process() == {"job": {"claimed": 1, "forgotten": 1}}
-    seen = look(deployed)
+    cloud.ask()
+    cloud.simulator.say(completed(data).after(lambda: cloud.call("DELETE", "/tasks/job/a")), says(200, {}))
+    cloud.pass_(31)
+    assert cloud.process() == {"job": {"claimed": 1, "forgotten": 1}}
+    seen = cloud.look()
     assert (seen.body["status"], seen.body["data"]) == ("cancelled", PARTIAL)
-    assert deployed.simulator.calls()[-1] == "DELETE /jobs/j-1"
-    assert deployed.state("job") == {}
+    assert cloud.simulator.calls()[-1] == "DELETE /jobs/j-1"
+    assert cloud.state("job") == {}
 
 
 # --- S3 does not give back
@@ -435,19 +423,16 @@ def test_a_result_of_a_task_that_was_cancelled_meanwhile_changes_nothing_and_its
 
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3)
-def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(
-    deployed: Deployment, wire: Wire, fault: Fault
-) -> None:
-    ask(deployed)
-    deployed.simulator.say(completed(LARGE), pending(PARTIAL, id="j-2"))
-    tick_later(deployed)
-    wire.breaks("GetObject", fault, TRIES)
-    assert look(deployed).status == 503
-    wire.breaks("GetObject", fault, TRIES)
-    body = {"provider": "job", "name": "a"}
-    anew = deployed.call("POST", "/tasks", body, {"Cache-Control": "no-cache"})
+def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(cloud: Cloud, fault: Fault) -> None:
+    cloud.ask()
+    cloud.simulator.say(completed(LARGE), pending(PARTIAL, id="j-2"))
+    cloud.tick_later()
+    cloud.breaks("GetObject", fault)
+    assert cloud.look().status == 503
+    cloud.breaks("GetObject", fault)
+    anew = cloud.ask(**{"Cache-Control": "no-cache"})
     assert (anew.status, anew.body["data"], anew.body["data_url"]) == (202, PARTIAL, None)
-    seen = look(deployed)  # S3 is there again
+    seen = cloud.look()  # S3 is there again
     assert (seen.body["status"], seen.body["data"]) == ("pending", LARGE | PARTIAL)
 
 
@@ -458,14 +443,14 @@ def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(
 @of(OF_DYNAMODB)
 @pytest.mark.parametrize("operation", ["Query", "GetItem"])
 def test_a_reconcile_that_cannot_read_says_so_and_the_next_one_repairs(
-    deployed: Deployment, wire: Wire, operation: str, fault: Fault
+    cloud: Cloud, operation: str, fault: Fault
 ) -> None:
-    ask(deployed)
-    deployed.redis_client.flushall()
-    deployed.pass_(31)
-    wire.breaks(operation, fault, TRIES * (len(FILES) if operation == "Query" else 1))  # each provider's first query
-    tally = deployed.reconcile()
+    cloud.ask()
+    cloud.redis_client.flushall()
+    cloud.pass_(31)
+    cloud.breaks(operation, fault, TRIES * (len(FILES) if operation == "Query" else 1))  # each provider's first query
+    tally = cloud.reconcile()
     assert tally["job"]["unreachable"] == 1
-    assert deployed.state("job") == {}
-    assert deployed.reconcile() == {"job": {"seen": 1, "requeued": 1}}
-    assert [place for place, _ in deployed.state("job").values()] == ["waiting"]
+    assert cloud.state("job") == {}
+    assert cloud.reconcile() == {"job": {"seen": 1, "requeued": 1}}
+    assert [place for place, _ in cloud.state("job").values()] == ["waiting"]

@@ -15,23 +15,11 @@ from shared.outcome import Completed
 from shared.provider import Finding
 from tests.faults.mortal import PATIENCE_SECONDS
 from tests.faults.proxy import Proxy
-from tests.faults.world import LEASE_SECONDS, MakeWorld, World
+from tests.faults.world import LEASE_SECONDS, NAME, MakeWorld, World
 from tests.support.keys import key_of
 from tests.support.simulator import DONE, PENDING, WHOLE
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
-
-NAME = "a"
-
-
-def ends_well(world: World, *names: str) -> None:
-    world.simulator.say(DONE)
-    for name in names:
-        world.check(name)
-        world.finish(name)
-        world.check_end(name)
-        assert world.status(name) == "completed"
-        assert len(world.submits(name)) == 1
 
 
 @pytest.mark.promise("faults", "Lambda ends a function in the middle of a batch")
@@ -62,7 +50,7 @@ def test_a_function_that_runs_into_its_timeout_in_mid_batch_loses_nothing_and_re
     for name in names:
         world.simulator.say(DONE, to=name)
         world.check(name)
-    ends_well(world, *names)
+    world.ends_well(*names)
     assert all(world.polls()[name] == 1 for name in names[:2])
 
 
@@ -215,7 +203,7 @@ def test_a_record_of_a_later_version_is_left_as_it_is_however_often_it_is_met(wo
     assert world.redis.hget(key_of("job", "tasks"), NAME) == text
     assert world.simulator.calls() == asked
     rewrite(world, lambda _: before)  # the later version is back
-    ends_well(world, NAME)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "records of a later or an earlier version, and junk")
@@ -229,7 +217,7 @@ def test_a_record_of_a_later_version_is_not_given_up_though_workers_die_with_it(
     assert world.process() == {"job": {"claimed": 1, "expired": 1, "released": 1}}
     assert world.redis.hget(key_of("job", "tasks"), NAME) == text
     rewrite(world, lambda _: before)
-    ends_well(world, NAME)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "records of a later or an earlier version, and junk")
@@ -239,7 +227,7 @@ def test_a_record_of_an_earlier_version_goes_on_where_it_was(world: World) -> No
     rewrite(world, lambda record: {key: value for key, value in record.items() if key not in since})
     world.simulator.say(PENDING)
     assert world.process() == {"job": {"claimed": 1, "snoozed": 1}}
-    ends_well(world, NAME)
+    world.ends_well(NAME)
 
 
 JUNK: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -278,4 +266,4 @@ def test_a_state_that_is_junk_harms_no_neighbour_and_the_task_comes_back(world: 
     world.redis.hset(key_of("job", "state"), NAME, state)
     world.simulator.say(DONE)
     assert world.process()["job"]["completed"] == 1
-    ends_well(world, NAME, "b")
+    world.ends_well(NAME, "b")

@@ -122,7 +122,7 @@ def test_a_single_task_that_an_hour_has_ended_is_a_dead_letter_that_can_be_reviv
     item = world.item("a")
     assert item
     assert (world.status("a"), json.loads(item["error"]["S"])["reason"]) == ("failed", "too-many-errors")
-    assert [place for place, _ in world.bench.state("job").values()] == ["dead"]
+    assert world.places() == ["dead"]
     provider.is_up, provider.up = lambda: True, DONE
     assert world.ask(rest("POST", "/tasks/revive", {"provider": "job", "name": "a"})).status == 202
     for _ in range(3):

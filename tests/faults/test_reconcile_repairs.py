@@ -7,18 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.faults.world import LEASE_SECONDS, World
+from tests.faults.world import DELETE, LEASE_SECONDS, NAME, World
 from tests.support.api_events import rest
 from tests.support.keys import key_of
 from tests.support.simulator import DONE, PENDING, refused
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-NAME = "a"
-DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 PARTS = ("queue", "leases", "state", "tasks", "dead", "jobs", "groups")
 REMOVALS = {"queue": "zrem", "leases": "zrem", "dead": "zrem", "jobs": "srem", "state": "hdel", "tasks": "hdel"}
-REQUEUED = {"seen": 1, "requeued": 1}
 
 
 def waiting(world: World) -> None:
@@ -45,14 +42,13 @@ def ended(world: World, status: str) -> None:
     else:
         world.pass_(LEASE_SECONDS)
         assert world.run("process", dies_after=2).killed
-        move(world, "leases", "queue")
+        put_back(world)
     assert world.status(NAME) == status
 
 
-def move(world: World, *_: str) -> None:
-    """Its lease is over, and somebody has put it back."""
-    hold = world.bench.parts("job")
-    generation = hold["state"][NAME].partition(":")[0]
+def put_back(world: World) -> None:
+    """Its lease is over."""
+    generation = world.bench.parts("job")["state"][NAME].partition(":")[0]
     world.redis.zrem(key_of("job", "leases"), NAME)
     world.redis.zadd(key_of("job", "queue"), {NAME: world.bench.keys.now() + 3_600_000})
     world.redis.hset(key_of("job", "state"), NAME, f"{generation}::1")
@@ -81,21 +77,21 @@ def repairs(world: World, **counts: int) -> None:
     world.check(NAME)
 
 
-LOSSES = {
-    waiting: ["queue", "state", "queue tasks", "queue state", "state tasks", "queue state tasks"],
-    leased: ["leases", "queue", "queue leases"],
-}
+LOST = ("queue", "state", "queue tasks", "queue state", "state tasks", "queue state tasks")
+LOST_AT_WORK = ("leases", "queue", "queue leases")
 
 
 @pytest.mark.promise("faults", "an open item whose task Redis has lost in part, or a whole key")
-@pytest.mark.parametrize(("where", "parts"), [(where, parts) for where, losses in LOSSES.items() for parts in losses])
-def test_an_open_item_whose_task_has_lost_a_part_is_requeued(
-    world: World, where: Callable[[World], None], parts: str
+@pytest.mark.parametrize(
+    ("begin", "parts"), [*((waiting, lost) for lost in LOST), *((leased, lost) for lost in LOST_AT_WORK)]
+)
+def test_an_open_item_whose_task_has_lost_a_part_is_requeued_though_it_was_at_work(
+    world: World, begin: Callable[[World], None], parts: str
 ) -> None:
-    where(world)
+    begin(world)
     lose(world, *parts.split())
     old(world)
-    repairs(world, **REQUEUED)
+    repairs(world, seen=1, requeued=1)
     world.ends_well(NAME)
 
 
@@ -152,7 +148,7 @@ def test_a_task_that_has_ended_and_is_still_queued_ends_there_as_its_item_says(
     repairs(world, **{counts: 1})
     assert [line.message for line in caplog.records if line.message != "reconcile"] == [counts]
     assert world.simulator.calls() == asked
-    assert [place for place, _ in world.bench.state("job").values()] == (["dead"] if status == "failed" else [])
+    assert world.places() == (["dead"] if status == "failed" else [])
 
 
 @pytest.mark.promise("faults", "a task that has ended and is still in Redis, whole or in part")

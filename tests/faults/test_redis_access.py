@@ -14,7 +14,7 @@ from shared import wiring
 from shared.errors import QueueUnavailable
 from shared.queue import Queue
 from shared.task import Task
-from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
+from tests.faults.world import DELETE, FILE, LEASE_SECONDS, NAME, REVIVE, MakeWorld, StartServer, World
 from tests.support.api_events import rest
 from tests.support.keys import PREFIX, key_of
 from tests.support.simulator import DONE, PENDING, refused
@@ -22,7 +22,6 @@ from tests.support.tls import certified
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-NAME = "a"
 LIMITED = FILE | {"limits": {"openJobs": 2, "parallel": 2, "rate": {"requests": 10, "seconds": 1}}}
 ALLOWED = (
     "+evalsha +script|load +time +type +exists +del +zadd +zrem +zscore +zmscore +zcard +zcount +zrange +zrangebyscore "
@@ -30,8 +29,6 @@ ALLOWED = (
     "+smembers +sscan"
 )
 """All that a user of the queue must be allowed, on keys that begin with `{queue:`."""
-DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
-REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
 
 
 def live(world: World) -> None:

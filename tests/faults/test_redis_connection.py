@@ -18,16 +18,12 @@ from shared.errors import QueueUnavailable
 from tests.faults.mortal import PATIENCE_SECONDS
 from tests.faults.proxy import Proxy
 from tests.faults.replicas import pair
-from tests.faults.world import LEASE_SECONDS, MakeWorld, StartServer, World
-from tests.support.api_events import rest
+from tests.faults.world import DELETE, FURTHER, LEASE_SECONDS, NAME, MakeWorld, StartServer, World
 from tests.support.outage import BlackHole
-from tests.support.simulator import DONE, Said, pending, refused
+from tests.support.simulator import DONE, Said, refused
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-NAME = "a"
-FURTHER = pending({"city": "Ghent", "x": 1}, id="j-1")
-DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
 PROMPT = aws.prompt  # a world's calls to AWS are more patient
 PROMPT_SECONDS = 3.0
 """What a caller may be kept waiting for a neighbour that does not answer, beyond the provider's own time."""
@@ -106,10 +102,7 @@ def test_a_server_that_stays_read_only_is_away_and_the_task_waits(way: Proxy, wo
     assert world.process() == {"job": {"unreachable": 1}}
     assert world.post("meanwhile").status == 202
     world.redis.replicaof("NO", "ONE")
-    world.ends_well(NAME)
-    world.finish("meanwhile")
-    world.check_end("meanwhile")
-    assert len(world.submits("meanwhile")) == 1
+    world.ends_well(NAME, "meanwhile")
 
 
 def test_sixty_four_attempts_at_once_wait_for_connections_and_for_nothing_else(
@@ -165,11 +158,7 @@ def test_a_settlement_whose_reply_is_lost_counts_as_lost_and_has_happened_once(
     assert world.process() == {"job": {"claimed": 1, "lost": 1}}
     assert (way.lost, world.status(NAME)) == (1, status)
     world.check(NAME)
-    assert [place for place, _ in world.bench.state("job").values()] == {
-        "pending": ["waiting"],
-        "completed": [],
-        "failed": ["dead"],
-    }[status]
+    assert world.places() == {"pending": ["waiting"], "completed": [], "failed": ["dead"]}[status]
     if status == "pending":
         world.ends_well(NAME)
 
@@ -201,7 +190,7 @@ def test_a_claim_whose_reply_is_late_is_not_repeated_and_the_late_reply_is_nobod
     assert world.process() == {"job": {"unreachable": 1}}
     wait_until(lambda: scripts_run(world) > before, PATIENCE_SECONDS, "the claim")
     assert scripts_run(world) == before + 1
-    assert [place for place, _ in world.bench.state("job").values()] == ["processing"]
+    assert world.places() == ["processing"]
     way.release()
     asked = world.simulator.calls(NAME)
     assert world.process() == {}
@@ -222,7 +211,7 @@ def test_a_settlement_whose_reply_is_late_has_happened_once(world: World, way: P
     world.simulator.say(said.after(way.hold))
     assert world.process() == {"job": {"claimed": 1, "unreachable": 2}}  # and the look after it
     way.release()
-    assert [place for place, _ in world.bench.state("job").values()] == ([] if said is DONE else ["waiting"])
+    assert world.places() == ([] if said is DONE else ["waiting"])
     assert world.process() == {}
     if said is DONE:
         world.check_end(NAME)
@@ -237,7 +226,7 @@ def test_an_add_whose_reply_is_late_is_accepted_asked_and_left_to_its_lease(worl
     way.hold()
     assert world.post(NAME).status == 202
     way.release()
-    assert [place for place, _ in world.bench.state("job").values()] == ["processing"]
+    assert world.places() == ["processing"]
     world.ends_well(NAME)
 
 
@@ -260,10 +249,7 @@ def test_while_somebodys_script_keeps_redis_busy_requests_are_accepted_and_tasks
     assert world.post("meanwhile").status == 202
     world.redis.script_kill()
     thread.join(PATIENCE_SECONDS)
-    world.ends_well(NAME)
-    world.finish("meanwhile")
-    world.check_end("meanwhile")
-    assert len(world.submits("meanwhile")) == 1
+    world.ends_well(NAME, "meanwhile")
 
 
 def _is_busy(world: World) -> bool:

@@ -7,16 +7,10 @@ import pytest
 
 from local.servers.redis_server import RedisServer
 from tests.faults.replicas import Pair, pair
-from tests.faults.world import FILE, LEASE_SECONDS, MakeWorld, StartServer, World
-from tests.support.api_events import rest
+from tests.faults.world import DELETE, FILE, FURTHER, LEASE_SECONDS, NAME, REVIVE, MakeWorld, StartServer, World
 from tests.support.simulator import DONE, PENDING, Said, completed, pending, refused
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
-
-NAME = "a"
-FURTHER = pending({"city": "Ghent", "x": 1}, id="j-1")
-DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
-REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
 
 
 @pytest.fixture
@@ -26,19 +20,12 @@ def server(start_server: StartServer) -> RedisServer:
 
 Losing: TypeAlias = tuple[World, Callable[[], object]]
 
-LOSSES: dict[str, Callable[[RedisServer, World], object]] = {
-    "flushed": lambda _, world: world.redis.flushall(),
-    "restarted": lambda server, _: server.restart(),
-}
 
-
-@pytest.fixture(params=LOSSES)
-def lose(
-    request: pytest.FixtureRequest, server: RedisServer, make_world: MakeWorld
-) -> tuple[World, Callable[[], object]]:
+@pytest.fixture(params=["flushed", "restarted"])
+def lose(request: pytest.FixtureRequest, server: RedisServer, make_world: MakeWorld) -> Losing:
     """A world, and how its Redis loses everything."""
     world = make_world(server.url)
-    return world, lambda: LOSSES[request.param](server, world)
+    return world, world.redis.flushall if request.param == "flushed" else server.restart
 
 
 @pytest.mark.promise("faults", "Redis loses everything while a task is requested, polled or completed")
@@ -103,11 +90,7 @@ def test_while_redis_is_away_every_request_is_accepted_and_reconcile_queues_them
     server.restart()
     world.pass_(LEASE_SECONDS + 1)
     assert world.reconcile() == {"job": {"seen": 4, "requeued": 4}}
-    world.simulator.say(DONE)
-    for name in ("before", *names):
-        world.finish(name)
-        world.check_end(name)
-        assert len(world.submits(name)) == 1
+    world.ends_well("before", *names)
 
 
 @pytest.mark.promise("faults", "Redis is full")
@@ -127,9 +110,7 @@ def test_a_full_redis_drains_and_takes_what_was_accepted_meanwhile_as_soon_as_it
     assert world.reconcile() == {"job": {"unreachable": 1}}
     world.redis.config_set("maxmemory", 0)
     assert world.reconcile() == {"job": {"seen": 1, "requeued": 1}}
-    world.finish("later")
-    world.check_end("later")
-    assert len(world.submits("later")) == 1
+    world.ends_well("later")
 
 
 @pytest.fixture
@@ -207,27 +188,23 @@ def test_a_failover_that_loses_the_claim_of_a_submit_leads_to_a_second_one_under
 
 
 @pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")
-@pytest.mark.parametrize(("said", "counts_as"), [(DONE, "completed"), (FURTHER, "snoozed")])
-def test_a_failover_that_loses_a_completion_or_a_release(
-    replicas: Pair, replicated: World, said: Said, counts_as: str
-) -> None:
+@pytest.mark.parametrize(
+    ("said", "counts_as"),
+    [(DONE, "completed"), (FURTHER, "snoozed"), (refused(), "buried")],
+    ids=["completion", "release", "burial"],
+)
+def test_a_failover_that_loses_a_settlement(replicas: Pair, replicated: World, said: Said, counts_as: str) -> None:
     replicated.due(NAME)
     replicated.simulator.say(said.after(replicas.fall_behind))
     assert replicated.process() == {"job": {"claimed": 1, counts_as: 1}}
     replicas.fail_over()
-    assert [place for place, _ in replicated.bench.state("job").values()] == ["processing"]
-    replicated.ends_well(NAME)
-
-
-@pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")
-def test_a_failover_that_loses_a_burial(replicas: Pair, replicated: World) -> None:
-    replicated.due(NAME)
-    replicated.simulator.say(refused("no such customer").after(replicas.fall_behind))
-    assert replicated.process() == {"job": {"claimed": 1, "buried": 1}}
-    replicas.fail_over()
-    replicated.finish(NAME)
-    replicated.check_end(NAME)
-    assert [place for place, _ in replicated.bench.state("job").values()] == ["dead"]
+    assert replicated.places() == ["processing"]
+    if counts_as == "buried":
+        replicated.finish(NAME)
+        replicated.check_end(NAME)
+        assert replicated.places() == ["dead"]
+    else:
+        replicated.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "a failover to a replica that lacks a completion, a release, a burial or a cancellation")
@@ -236,7 +213,7 @@ def test_a_failover_that_loses_a_cancellation(replicas: Pair, replicated: World)
     replicas.fall_behind()
     assert replicated.ask(DELETE).status == 200
     replicas.fail_over()
-    assert [place for place, _ in replicated.bench.state("job").values()] == ["waiting"]
+    assert replicated.places() == ["waiting"]
     replicated.simulator.say(DONE)
     replicated.finish(NAME)
     replicated.check_end(NAME)

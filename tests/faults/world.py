@@ -22,7 +22,7 @@ from tests.support.api_events import Context, Event, rest
 from tests.support.clock import Clock
 from tests.support.deployment import Answered
 from tests.support.keys import Bench, RedisKeys
-from tests.support.simulator import DONE, JOB, Simulator
+from tests.support.simulator import DONE, JOB, Simulator, pending
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -31,6 +31,12 @@ FILE: Any = JOB | {
     "acceptors": [{"state": "success", "expected": "completed", "on": ["submit", "poll"]}, *JOB["acceptors"]]
 }
 """A provider with jobs, which may be completed as soon as they are submitted."""
+NAME = "a"
+"""The task, where there is only one."""
+DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
+REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
+FURTHER = pending({"city": "Ghent", "street": None, "x": 1}, id="j-1")
+"""News of its job."""
 LEASE_SECONDS = 30
 LONGEST_SECONDS = FILE["polling"]["maxDelay"]
 """The longest delay in that file."""
@@ -136,16 +142,7 @@ class World:
 
     def send(self, handler: str, event: Any = None, *, dies_after: int | None = None, seconds: float = 80) -> Life:
         """A process that is on its way with one event."""
-        return mortal.begin(
-            Errand(
-                handler=handler,
-                event=event,
-                environment=dict(os.environ),
-                now_ms=self.clock(),
-                seconds=seconds,
-                dies_after=dies_after,
-            )
-        )
+        return mortal.begin(Errand(handler, event, dict(os.environ), self.clock(), seconds, dies_after))
 
     def run(self, handler: str, event: Any = None, *, dies_after: int | None = None) -> Life:
         """What such a process did, once it is over."""
@@ -212,15 +209,6 @@ class World:
             return
         expected_view(item, self.bench.parts(provider), self.clock(), (before, after)).compare(seen.body)
 
-    def ends_well(self, name: str) -> None:
-        """Assert that the task is completed in the end, by the one job that was begun."""
-        self.check(name)
-        self.simulator.say(DONE)
-        self.finish(name)
-        self.check_end(name)
-        assert self.status(name) == "completed"
-        assert len(self.submits(name)) == 1
-
     def check_end(self, name: str, provider: str = "job") -> None:
         """It has ended, once, and has left nothing; a failure that nobody was told at once, a dead letter."""
         self.check(name, provider)
@@ -234,6 +222,20 @@ class World:
         is_dead_letter = item["status"]["S"] == "failed" and not json.loads(item["error"]["S"])["refused"]
         kept = {"dead", "state"} if is_dead_letter else set()
         assert {part for part, members in parts.items() if name in members} == kept
+
+    def ends_well(self, *names: str) -> None:
+        """Each is completed in the end, by the one job that was begun."""
+        self.simulator.say(DONE)
+        for name in names:
+            self.check(name)
+            self.finish(name)
+            self.check_end(name)
+            assert self.status(name) == "completed"
+            assert len(self.submits(name)) == 1
+
+    def places(self) -> list[str]:
+        """Where the tasks are in Redis: waiting, processing, dead."""
+        return [place for place, _ in self.bench.state("job").values()]
 
     def note(self, step: Step) -> None:
         """Keeps in mind what a step ended."""

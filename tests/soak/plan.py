@@ -45,7 +45,7 @@ def files(url: str) -> dict[str, dict[str, Any]]:
     rate = {"requests": 1, "seconds": RATE_SECONDS, "burst": BURST}
     limits = {"rate": rate, "parallel": PARALLEL, "openJobs": OPEN_JOBS}
     plain = _common(url, "plain") | {
-        "submit": {"url": "/plain/ask", "query": {"task-name": "${task.name}"}, "headers": {"Key": "${task.id}"}},
+        "submit": {"url": "/plain/ask", "query": {"task-name": "${task.name}"}, "headers": {"Key": "${task.id}"}}
     }
     hooks = _jobs(url, "hooks")
     hooks["submit"]["body"]["callback"] = "${callback.url}"

@@ -350,9 +350,7 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
         "told of another resubmit": (untold(lambda t: t.called(resubmits=1, at=2000, code=503)), UNTOLD),
         "told later": (untold(lambda t: t.called(at=3002)), UNTOLD),
     },
-    "leaked": {
-        "unsound keys": (lambda t: t.rest(leaks=["unknown key x"]), "unknown key x"),
-    },
+    "leaked": {"unsound keys": (lambda t: t.rest(leaks=["unknown key x"]), "unknown key x")},
     "exceeded": {
         "too many attempts at once": (lambda t: t.polls(PARALLEL + 1, **AT_ONCE), f"{PARALLEL + 1} attempts at "),
         "too many attempts in a time": (lambda t: t.polls(60, RATE_SECONDS / 2), "attempts within"),

@@ -1,5 +1,6 @@
 """What the tests of the provider tools share: provider files, an API for them, and calls of the command line."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,7 +43,31 @@ REPORT: dict[str, Any] = {
     "error": "body.error.message",
 }
 """For an `Api`, whose URL is to be its server."""
+BASIC = {"type": "http", "scheme": "basic", "secret": "env:A"}
+QUERY_KEY = {"type": "apiKey", "in": "query", "name": "k", "secret": "env:B"}
+OAUTH = {"type": "oauth2", "tokenUrl": "https://auth.example/t", "clientId": "me", "clientSecret": "env:A"}
+SIGNED = {"signature": {"header": "X-S", "secret": "env:K"}}
 Write: TypeAlias = Callable[..., Path]
+
+
+def submit(**changes: Any) -> dict[str, Any]:
+    """A change of a file: JOB's submit, changed."""
+    return {"submit": JOB["submit"] | changes}
+
+
+def poll(**changes: Any) -> dict[str, Any]:
+    """A change of a file: JOB's poll, changed."""
+    return {"poll": JOB["poll"] | changes}
+
+
+def more(state: str = "failure", **acceptor: Any) -> dict[str, Any]:
+    """A change of a file: JOB's acceptors, and this one."""
+    return {"acceptors": [*JOB["acceptors"], {"state": state, "expected": "x"} | acceptor]}
+
+
+def only(state: str, **acceptor: Any) -> dict[str, Any]:
+    """A change of a file: this acceptor alone."""
+    return {"acceptors": [{"state": state, "expected": "x"} | acceptor]}
 
 
 class Call:
@@ -91,3 +116,29 @@ class Api:
             return Says(202, {"id": "r/1"}, {"Retry-After": self.retry_after})
         self.asked += 1
         return Says(200, {"state": "DRAWING", "rows": []}) if self.asked < 3 else self.ends
+
+
+class Desk(Call):
+    """The same for trials of that API: `report(poll=…)` writes the file report.json for it, with changes."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch, api: Api, write: Write) -> None:
+        super().__init__(capsys)
+        self.patch = patch
+        self.api = api
+        self._write = write
+        self.vectors = write(name="report.vectors.json")
+        self.vectors.unlink()
+        patch.setenv("REPORT_KEY", SECRET)
+
+    def report(self, **changes: Any) -> Path:
+        return self._write(REPORT | {"servers": [self.api.site.url]}, "report.json", **changes)
+
+    def record(self, *arguments: object, exit_code: int = 0, steps: str = "", **changes: Any) -> Any:
+        """One attempt with that file; the vector that it has left, which replays."""
+        assert self.attempt(self.report(**changes), *arguments, "--record", self.vectors) == exit_code
+        assert self.lines[-1].endswith(f"{steps}; replay passes")
+        return self.recorded()
+
+    def recorded(self) -> Any:
+        (vector,) = json.loads(self.vectors.read_text(encoding="utf-8"))["vectors"]
+        return vector

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.codec import Json
-from tests.support.provider_tools import JOB, REPORT, SECRET, Api, Call, Write
+from tests.support.provider_tools import JOB, Api, Call, Desk, Write
 from tests.support.servers import Site
 
 
@@ -37,10 +37,14 @@ def api() -> Iterator[Api]:
 
 
 @pytest.fixture
-def report(api: Api, write: Write, monkeypatch: pytest.MonkeyPatch) -> Write:
+def desk(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, api: Api, write: Write) -> Desk:
+    return Desk(capsys, monkeypatch, api, write)
+
+
+@pytest.fixture
+def report(desk: Desk) -> Write:
     """`report(poll=…)`: the file report.json for that API, with changes."""
-    monkeypatch.setenv("REPORT_KEY", SECRET)
-    return lambda **changes: write(REPORT | {"servers": [api.site.url]}, "report.json", **changes)
+    return desk.report
 
 
 @pytest.fixture

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from shared.codec import Json
-from tests.support.provider_tools import JOB, SHIPPED, Call, Write
+from tests.support.provider_tools import JOB, OAUTH, SHIPPED, Call, Write, more, only, poll
+
+BEARER: dict[str, Json] = JOB["security"][0]
+ABSOLUTE = "must be an absolute URL that begins with http:// or https://"
 
 
 def test_the_shipped_files_are_sound_and_leave_no_doubt(call: Call) -> None:
@@ -22,71 +25,49 @@ def test_a_faulty_file_names_file_place_and_reason_of_every_fault(write: Write, 
         data=5,
     )
     assert call("check", path) == 1
-    assert call.lines == [
-        (
-            f"{path}: $.submit.heders: is not known; did you mean headers? There are body, contentType, decode, "
-            "headers, method, next, optional, outputs, query, repeatable, timeout, url"
-        ),
+    lines = call.lines
+    assert lines.pop(3).startswith(f"{path}: $.acceptors[0].argument: 'body..x' is not JMESPath: ")
+    keys = "body, contentType, decode, headers, method, next, optional, outputs, query, repeatable, timeout, url"
+    reply = "${response.body.id} uses response, but no reply goes before it; keep what it needs in outputs"
+    assert lines == [
+        f"{path}: $.submit.heders: is not known; did you mean headers? There are {keys}",
         f"{path}: $.submit.method: must be one of DELETE, GET, PATCH, POST, PUT",
-        (
-            f"{path}: $.poll.url: ${{response.body.id}} uses response, but no reply goes before it; "
-            "keep what it needs in outputs"
-        ),
-        call.lines[3],
+        f"{path}: $.poll.url: {reply}",
         f"{path}: $.data: must be a text",
         f"{path}: 5 faults",
     ]
-    assert call.lines[3].startswith(f"{path}: $.acceptors[0].argument: 'body..x' is not JMESPath: ")
 
 
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        (
-            {"poll": {"url": "/jobs/${outputs.jobId}"}},
-            "$.poll.url: ${outputs.jobId}: nothing sets the output 'jobId'; there are id",
-        ),
+        (poll(url="/${outputs.jobId}"), "$.poll.url: ${outputs.jobId}: nothing sets the output 'jobId'; there are id"),
         (
             {"cancel": {"url": "/x", "body": {"a": ["${outputs.b}"]}}},
             "$.cancel.body: ${outputs.b}: nothing sets the output 'b'",
         ),
-        (
-            {"poll": {"url": "/jobs/${outputs.id}", "timeout": 21}},
-            "$.poll.timeout: 21 s is longer than a whole attempt may take",
-        ),
+        (poll(timeout=21), "$.poll.timeout: 21 s is longer than a whole attempt may take"),
         (
             {"submit": {"url": "/jobs/${body.id}"}},
             "$.submit.url: ${body.id} reads 'body'; there are input (input.body?), outputs, task, callback and",
         ),
         ({"submit": {"url": "/jobs/${input..id}"}}, "$.submit.url: in ${…} 'input..id' is not JMESPath"),
         (
-            {"submit": {"url": "/jobs/${task.uuid}"}},
+            {"submit": {"url": "/${task.uuid}"}},
             "$.submit.url: ${task.uuid} reads 'uuid' of the task; it has id, name and provider",
         ),
-        (
-            {"poll": {"url": "/jobs/7", "body": "${callback.url}"}},
-            "$.poll.body: ${callback.url} uses callback, which is for submit",
-        ),
+        (poll(body="${callback.url}"), "$.poll.body: ${callback.url} uses callback, which is for submit"),
         ({"submit": {"url": "/jobs/${response.body.id}"}}, "$.submit.url: ${response.body.id} uses response"),
         ({"limits": {"parallel": 0}}, "$.limits.parallel: must be a whole number from 1"),
         ({"limits": {"rate": {"requests": 5}}}, "$.limits.rate.seconds: is missing"),
         ({"limits": {"opneJobs": 5}}, "$.limits.opneJobs: is not known"),
         ({"callback": {"signature": {}}}, "$.callback.signature"),
-        ({"servers": ["https://"]}, "$.servers[0]: must be an absolute URL that begins with http:// or https://"),
+        ({"servers": ["https://"]}, f"$.servers[0]: {ABSOLUTE}"),
         ({"servers": ["https://me:secret@api.example"]}, "$.servers[0]: must be an absolute URL"),
-        (
-            {"security": [{"type": "http", "scheme": "bearer", "secret": "abc"}]},
-            "$.security[0].secret: must be a reference",
-        ),
-        ({"security": JOB["security"] * 2}, "$.security: authorization is set twice"),
-        (
-            {"security": [{"type": "oauth2", "tokenUrl": "/token", "clientId": "me", "clientSecret": "env:A"}]},
-            "$.security[0].tokenUrl: must be an absolute URL that begins with http:// or https://",
-        ),
-        (
-            {"acceptors": [{"state": "success", "matcher": "status", "expected": "ok"}]},
-            "$.acceptors[0].expected: must be a status such",
-        ),
+        ({"security": [BEARER | {"secret": "abc"}]}, "$.security[0].secret: must be a reference"),
+        ({"security": [BEARER] * 2}, "$.security: authorization is set twice"),
+        ({"security": [OAUTH | {"tokenUrl": "/token"}]}, f"$.security[0].tokenUrl: {ABSOLUTE}"),
+        (only("success", matcher="status", expected="ok"), "$.acceptors[0].expected: must be a status such"),
     ],
 )
 def test_check_knows_what_a_schema_cannot_say(write: Write, call: Call, changes: Json, fault: str) -> None:
@@ -98,7 +79,7 @@ def test_check_knows_what_a_schema_cannot_say(write: Write, call: Call, changes:
 @pytest.mark.parametrize("braces", ["{id}", "{{id}}", "{{ input.id }}", "{job-id}"])
 def test_a_placeholder_as_others_write_it_is_a_fault(write: Write, call: Call, part: str, braces: str) -> None:
     value = {"url": f"/jobs/{braces}", "headers": {"X-Id": braces}, "query": {"id": f"a{braces}"}, "body": [braces]}
-    assert call("check", write(poll=JOB["poll"] | {part: value[part]})) == 1
+    assert call("check", write(**poll(**{part: value[part]}))) == 1
     assert f"$.poll.{part}: {braces} is sent as it is; ${{…}} is meant" in call.text
 
 
@@ -106,7 +87,10 @@ def test_a_placeholder_as_others_write_it_is_a_fault(write: Write, call: Call, p
     "body", ["query { user { id } }", "{user{id}}", '{"a": 1}', "${'{id}'}", "${input.{id: a}}", "${ {id: input.a} }"]
 )
 def test_other_braces_are_no_fault(write: Write, call: Call, body: str) -> None:
-    assert call("check", write(poll=JOB["poll"] | {"body": body, "method": "POST"})) == 0
+    assert call("check", write(**poll(body=body, method="POST"))) == 0
+
+
+MEANT = "404 is compared with body.status (if that is meant, say so in argument); an HTTP status is"
 
 
 @pytest.mark.parametrize(
@@ -114,33 +98,24 @@ def test_other_braces_are_no_fault(write: Write, call: Call, body: str) -> None:
     [
         ({"expected": "2XX"}, "2XX is compared with body.status"),
         ({"expected": ["done", "4xx"], "matcher": "pathAny"}, "4xx is compared with body.status"),
-        (
-            {"expected": 404},
-            "404 is compared with body.status (if that is meant, say so in argument); an HTTP status is",
-        ),
+        ({"expected": 404}, MEANT),
         ({"expected": "200"}, 'compared with "matcher": "status"'),
         ({"expected": "2XX", "argument": "statusCode"}, "2XX is compared with what statusCode finds"),
     ],
 )
 def test_an_http_status_without_its_matcher_is_a_fault(write: Write, call: Call, acceptor: Json, said: str) -> None:
-    assert call("check", write(acceptors=[*JOB["acceptors"], {"state": "failure"} | acceptor])) == 1
+    assert call("check", write(**more(**acceptor))) == 1
     assert "$.acceptors[2].expected: " in call.text
     assert said in call.text
 
 
-@pytest.mark.parametrize(
-    "acceptor",
-    [
-        {"expected": 200, "argument": "body.status"},
-        {"expected": 404, "argument": "statusCode"},
-        {"expected": "2XX", "matcher": "status"},
-        {"expected": 1},
-        {"expected": 1000},
-        {"expected": True},
-    ],
-)
+BY_PATH, BY_CODE = {"expected": 200, "argument": "body.status"}, {"expected": 404, "argument": "statusCode"}
+BY_MATCHER = {"expected": "2XX", "matcher": "status"}
+
+
+@pytest.mark.parametrize("acceptor", [BY_PATH, BY_CODE, BY_MATCHER, *({"expected": one} for one in (1, 1000, True))])
 def test_a_number_that_is_said_to_stand_in_the_body_is_none(write: Write, call: Call, acceptor: Json) -> None:
-    assert call("check", write(acceptors=[*JOB["acceptors"], {"state": "failure"} | acceptor])) == 0
+    assert call("check", write(**more(**acceptor))) == 0
 
 
 def test_a_value_without_backticks_is_a_fault_that_says_so(write: Write, call: Call) -> None:
@@ -153,7 +128,7 @@ def test_a_value_without_backticks_is_a_fault_that_says_so(write: Write, call: C
 
 
 def test_a_secret_in_the_file_is_a_fault_that_does_not_show_it(write: Write, call: Call) -> None:
-    assert call("check", write(security=[JOB["security"][0] | {"secret": "s3cr3t"}])) == 1
+    assert call("check", write(security=[BEARER | {"secret": "s3cr3t"}])) == 1
     assert "$.security[0].secret: must be a reference" in call.text
     assert "s3cr3t" not in call.text
 
@@ -166,7 +141,7 @@ def test_a_result_may_read_what_an_earlier_result_operation_set(write: Write, ca
 def test_time_outs_are_measured_against_the_attempt_of_this_deployment(
     write: Write, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(poll={"url": "/jobs/${outputs.id}", "timeout": 30})
+    path = write(**poll(timeout=30))
     assert call("check", path) == 1
     monkeypatch.setenv("ATTEMPT_SECONDS", "30")
     assert call("check", path) == 0

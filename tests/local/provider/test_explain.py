@@ -3,7 +3,7 @@
 import pytest
 
 from shared.codec import Json
-from tests.support.provider_tools import HOOKED, JOB, Call, Write
+from tests.support.provider_tools import BASIC, HOOKED, OAUTH, QUERY_KEY, SIGNED, Call, Write, only, submit
 
 
 def test_check_says_what_a_file_will_do(write: Write, call: Call) -> None:
@@ -43,34 +43,39 @@ def test_check_says_what_a_file_will_do(write: Write, call: Call) -> None:
     ]
 
 
+TWO = {"poll": None, "submit": [{"url": "/a"}, {"url": "/b"}]}
+PREFIXED = {"signature": SIGNED["signature"] | {"prefix": "sha256="}}
+PAGES = {"result": {"url": "/r", "next": "body.n"}}
+LINK = {"url": "${response.body.link}"}
+EACH = {"argument": "body.e[].c"}
+
+
+def rate(requests: int, seconds: int) -> dict[str, Json]:
+    return {"limits": {"rate": {"requests": requests, "seconds": seconds}}}
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({"poll": None}, "It asks again with the same request, every"),
-        (
-            {"poll": None, "submit": [{"url": "/a"}, {"url": "/b"}]},
-            "It submits GET https://api.acme.example/a, then GET https://api.acme.example/b.",
-        ),
-        (
-            {"poll": None, "submit": [{"url": "/a"}, {"url": "/b"}]},
-            "It asks again with GET https://api.acme.example/b,",
-        ),
+        (TWO, "It submits GET https://api.acme.example/a, then GET https://api.acme.example/b."),
+        (TWO, "It asks again with GET https://api.acme.example/b,"),
         ({"polling": {"minDelay": 5, "multiplier": 1}}, ", every 5 s, or"),
         ({"polling": {"initialDelay": 30, "multiplier": 1}}, ", every 2 s (after 30, 2, 2, 2, 2, … s), or"),
         ({"polling": {"hints": [{"argument": "body.eta", "unit": "ms"}]}}, "says: body.eta (ms) or Retry-After."),
         ({"polling": {"maxErrors": 1}}, "tried again, at most once in a row."),
         (
-            {"submit": HOOKED, "callback": {"signature": {"header": "X-S", "secret": "env:K", "prefix": "sha256="}}},
+            {"submit": HOOKED, "callback": PREFIXED},
             "It may call back: what it signs (hmac-sha256 as sha256=… in X-S, with the key env:K) is believed",
         ),
         ({"submit": HOOKED}, "It may call back: unsigned, so the task is only asked about sooner."),
         ({"polling": {"maxWaitTime": 600}}, "It is given up 10 min after its first submit."),
         (
-            {"limits": {"rate": {"requests": 20, "seconds": 3}}},
+            rate(20, 3),
             "All workers together begin at most 6.67 attempts per second, up to 1 at once after a quiet time.",
         ),
         (
-            {"limits": {"rate": {"requests": 2, "seconds": 60, "burst": 1}}, "result": {"url": "/r", "next": "body.n"}},
+            rate(2, 60) | PAGES,
             "begin one attempt every 30 s (one may take 2 requests and more pages), up to 1 at once after",
         ),
         ({"limits": {"parallel": 1}}, "All workers together make 1 attempt at once, not more."),
@@ -78,52 +83,22 @@ def test_check_says_what_a_file_will_do(write: Write, call: Call) -> None:
         ({"limits": {"openJobs": 100}}, "At most 100 jobs are open at once; further tasks wait, not started."),
         ({"limits": {"openJobs": 1}}, "At most 1 job is open at once; further tasks wait, not started."),
         ({"firstAnswer": 0}, "A new request does not wait for that."),
+        (only("pending", matcher="status", expected=[404, "3XX"]), "HTTP 404 or 3XX counts"),
+        (only("retry", **EACH, matcher="pathAny", expected="BUSY"), "'BUSY' among body.e[].c is tried again."),
+        (only("success", **EACH, matcher="pathAll", expected=1), "nothing but 1 in body.e[].c completes."),
+        (only("failure", argument="body.a > `1`", expected=True, message="body.m"), "body.a > `1` fails with body.m."),
         (
-            {"acceptors": [{"state": "pending", "matcher": "status", "expected": [404, "3XX"]}]},
-            "HTTP 404 or 3XX counts",
-        ),
-        (
-            {"acceptors": [{"state": "retry", "matcher": "pathAny", "argument": "body.e[].c", "expected": "BUSY"}]},
-            "'BUSY' among body.e[].c is tried again.",
-        ),
-        (
-            {"acceptors": [{"state": "success", "matcher": "pathAll", "argument": "body.e[].c", "expected": 1}]},
-            "nothing but 1 in body.e[].c completes.",
-        ),
-        (
-            {"acceptors": [{"state": "failure", "argument": "body.a > `1`", "expected": True, "message": "body.m"}]},
-            "body.a > `1` fails with body.m.",
-        ),
-        (
-            {"acceptors": [{"state": "resubmit", "argument": "body.x", "expected": "gone", "on": ["submit", "poll"]}]},
+            only("resubmit", argument="body.x", expected="gone", on=["submit", "poll"]),
             "'gone' in body.x (in the answer to submit and poll) begins a new job, at most once.",
         ),
+        ({"result": LINK | {"decode": "url"}}, "it keeps the link ${response.body.link} itself."),
+        ({"result": LINK | {"optional": True}}, "link}, if there is one."),
         (
-            {"result": {"url": "${response.body.link}", "decode": "url"}},
-            "it keeps the link ${response.body.link} itself.",
-        ),
-        ({"result": {"url": "${response.body.link}", "optional": True}}, "link}, if there is one."),
-        (
-            {"submit": JOB["submit"] | {"query": {"a": "${input.a}", "n": 1}, "contentType": "text/csv", "body": "x"}},
+            submit(query={"a": "${input.a}", "n": 1}, contentType="text/csv", body="x"),
             "It submits POST https://api.acme.example/jobs?a=${input.a}&n=1 with CSV, and",
         ),
-        (
-            {
-                "security": [
-                    {"type": "http", "scheme": "basic", "secret": "env:A"},
-                    {"type": "apiKey", "in": "query", "name": "k", "secret": "env:B"},
-                ]
-            },
-            "It sends user and password from env:A and the query k from env:B to",
-        ),
-        (
-            {
-                "security": [
-                    {"type": "oauth2", "tokenUrl": "https://auth.example/t", "clientId": "me", "clientSecret": "env:A"}
-                ]
-            },
-            "A 401 renews the token, once in a row.",
-        ),
+        ({"security": [BASIC, QUERY_KEY]}, "It sends user and password from env:A and the query k from env:B to"),
+        ({"security": [OAUTH]}, "A 401 renews the token, once in a row."),
     ],
 )
 def test_check_finds_words_for_every_part(write: Write, call: Call, changes: Json, sentence: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from local.provider.__main__ import main
-from tests.support.provider_tools import Api, Call, Write
+from tests.support.provider_tools import Call, Desk, Write
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,11 @@ from tests.support.provider_tools import Api, Call, Write
         (("--record", "no/acme.vectors.json"), "is not NAME.vectors.json in a directory that exists"),
     ],
 )
-def test_a_wrong_call_is_explained_in_one_line(
-    report: Write, call: Call, api: Api, arguments: tuple[str, str], reason: str
-) -> None:
-    assert call("try", report(), *arguments) == 2
-    (line,) = call.lines
+def test_a_wrong_call_is_explained_in_one_line(desk: Desk, arguments: tuple[str, str], reason: str) -> None:
+    assert desk("try", desk.report(), *arguments) == 2
+    (line,) = desk.lines
     assert reason in line
-    assert api.site.calls == []
+    assert desk.api.site.calls == []
 
 
 @pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "long"])
@@ -38,12 +36,10 @@ def test_a_span_is_a_number_of_seconds(
     assert f"argument {option}: {seconds} is not a number of seconds" in capsys.readouterr().err
 
 
-def test_wrong_settings_are_said_before_anything_else(
-    write: Write, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ATTEMPT_SECONDS", "soon")
-    assert call("check", write()) == 2
-    assert "ATTEMPT_SECONDS must be a number" in call.text
+def test_wrong_settings_are_said_before_anything_else(desk: Desk) -> None:
+    desk.patch.setenv("ATTEMPT_SECONDS", "soon")
+    assert desk("check", desk.report()) == 2
+    assert "ATTEMPT_SECONDS must be a number" in desk.text
 
 
 @pytest.mark.parametrize("command", ["check", "try", "replay"])
@@ -64,10 +60,7 @@ def test_conversations_may_lie_beside_provider_files(report: Write, call: Call, 
     file = report()
     assert call.attempt(file, "--record", vectors) == 0
     assert call("check", file.parent) == 0
-    assert call.lines[:2] == [
-        f"{file.parent}: skipped, conversations: report.vectors.json",
-        f"{file}: sound",
-    ]
+    assert call.lines[:2] == [f"{file.parent}: skipped, conversations: report.vectors.json", f"{file}: sound"]
     assert call("replay", file.parent) == 0
     assert call.lines[0] == f"{file.parent}: skipped, not named NAME.vectors.json: report.json"
     assert call.lines[-1] == "1 passed, 0 failed"

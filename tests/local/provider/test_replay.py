@@ -175,11 +175,7 @@ def test_a_config_may_be_the_name_of_the_provider_file_beside_it(write: Callable
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [
-        ({"vectors": {}}, "must be"),
-        ([1], "must be"),
-        ([{"id": "a", "config": "none.json"}], "the config none.json"),
-    ],
+    [({"vectors": {}}, "must be"), ([1], "must be"), ([{"id": "a", "config": "none.json"}], "the config none.json")],
 )
 def test_a_file_that_holds_no_conversations_says_so(write: Callable[[Any], Path], value: Any, reason: str) -> None:
     with pytest.raises(VectorError, match=reason):

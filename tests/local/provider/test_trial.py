@@ -4,55 +4,54 @@ import pytest
 
 from local.provider.trial import Surroundings, Trial
 from local.servers.third_party import ThirdParty
+from shared.codec import Json
 from shared.outcome import Completed
 from shared.provider.language.rules import Rules
 from shared.task import Task
-from tests.support.provider_tools import JOB, SECRET, SHIPPED, Api, Call, Write
+from tests.support.provider_tools import SECRET, SHIPPED, Api, Call, Desk, Write, submit
 
 
-def test_try_says_that_nobody_can_call_it_back(report: Write, call: Call) -> None:
-    submit = JOB["submit"] | {"url": "/reports", "query": {"hook": "${callback.url}"}}
-    call.attempt(report(submit=submit))
+def test_try_says_that_nobody_can_call_it_back(desk: Desk) -> None:
+    desk.attempt(desk.report(**submit(url="/reports", query={"hook": "${callback.url}"})))
     word = "${callback.url} is null here: the provider could not call back, so it is only polled"
-    assert word in call.text
-    call.attempt(report())
-    assert word not in call.text
+    assert word in desk.text
+    desk.attempt(desk.report())
+    assert word not in desk.text
 
 
-def test_try_ends_at_once_where_a_secret_cannot_be_read(
-    report: Write, call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = report()
-    monkeypatch.delenv("REPORT_KEY")
-    assert call("try", file) == 1
-    assert call.lines == ["a secret cannot be read here: env:REPORT_KEY: the variable is not set"]
-    assert api.site.calls == []
+def test_try_ends_at_once_where_a_secret_cannot_be_read(desk: Desk) -> None:
+    desk.patch.delenv("REPORT_KEY")
+    assert desk("try", desk.report()) == 1
+    assert desk.lines == ["a secret cannot be read here: env:REPORT_KEY: the variable is not set"]
+    assert desk.api.site.calls == []
 
 
-def test_try_asks_only_addresses_that_the_file_names_or_the_public_ones(report: Write, call: Call, api: Api) -> None:
-    elsewhere = report(servers=["https://api.acme.example"], submit={"url": f"{api.site.url}/x"}, poll=None)
-    assert call.attempt(elsewhere) == 1
-    assert "= failed: refused-target" in call.text
-    assert api.site.calls == []
+def test_try_asks_only_addresses_that_the_file_names_or_the_public_ones(desk: Desk) -> None:
+    submit = {"url": f"{desk.api.site.url}/x"}
+    assert desk.attempt(desk.report(servers=["https://api.acme.example"], submit=submit, poll=None)) == 1
+    assert "= failed: refused-target" in desk.text
+    assert desk.api.site.calls == []
 
 
-def test_try_does_not_ask_with_a_faulty_file(report: Write, call: Call, api: Api) -> None:
-    assert call("try", report(data=5)) == 1
-    assert "$.data: must be a text" in call.text
-    assert api.site.calls == []
-
-
-def test_missing_input_is_said_before_anything_is_sent(report: Write, call: Call, api: Api) -> None:
-    file = report(submit={"method": "POST", "url": "/reports/${input.kind}", "outputs": {"id": "body.id"}})
-    assert call("try", file) == 1
-    assert "= failed: missing-input: no value for input.kind (A URL needs an input" in call.text
-    assert api.site.calls == []
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"data": 5}, "$.data: must be a text"),
+        (
+            submit(url="/${input.kind}", body=None),
+            "= failed: missing-input: no value for input.kind (A URL needs an input",
+        ),
+    ],
+    ids=["a faulty file", "missing input"],
+)
+def test_what_is_wrong_from_the_start_is_said_before_anything_is_sent(desk: Desk, changes: Json, said: str) -> None:
+    assert desk("try", desk.report(**changes)) == 1
+    assert said in desk.text
+    assert desk.api.site.calls == []
 
 
 def test_a_trial_waits_as_the_answers_say_but_no_longer_than_told(api: Api, report: Write) -> None:
-    waited: list[float] = []
-    said: list[str] = []
-    now = [1_700_000_000_250]
+    waited, said, now = list[float](), list[str](), [1_700_000_000_250]
 
     def sleep(seconds: float) -> None:
         waited.append(seconds)

@@ -3,14 +3,15 @@
 import pytest
 
 from shared.codec import Json
-from tests.support.provider_tools import HOOKED, JOB, Call, Write
+from tests.support.provider_tools import HOOKED, OAUTH, SIGNED, Call, Write, more, only, poll, submit
+
+AT_V2 = "https://api.acme.example/v2"
 
 
 def test_a_signature_without_a_url_to_call_back_is_a_warning(write: Write, call: Call) -> None:
-    signed = {"signature": {"header": "X-S", "secret": "env:K"}}
-    call("check", write(callback=signed))
+    call("check", write(callback=SIGNED))
     assert "$.callback: no submit gives ${callback.url} away, so nobody calls back" in call.warnings
-    call("check", write(callback=signed, submit=HOOKED))
+    call("check", write(callback=SIGNED, submit=HOOKED))
     assert not any("$.callback" in warning for warning in call.warnings)
 
 
@@ -30,12 +31,8 @@ def test_a_post_that_is_sent_again_as_poll_without_an_idempotency_key_is_a_warni
     keyless = {"method": "POST", "url": "/jobs"}
     assert call("check", write(submit=keyless, poll=None)) == 0
     assert call.warnings[0].startswith("$.submit carries no idempotency key (${task.id}), and without poll it is sent")
-    for safe in (
-        {"repeatable": True},
-        {"method": "GET"},
-        {"method": "PUT"},
-        {"headers": {"Idempotency-Key": "${task.id}"}},
-    ):
+    key = {"headers": {"Idempotency-Key": "${task.id}"}}
+    for safe in ({"repeatable": True}, {"method": "GET"}, {"method": "PUT"}, key):
         call("check", write(submit=keyless | safe, poll=None))
         assert call.warnings == []
     call("check", write(submit=[keyless | {"repeatable": True}, keyless], poll=None))
@@ -60,82 +57,37 @@ def test_a_callback_that_the_settings_do_not_allow_is_a_warning_that_names_them(
     ("changes", "warning"),
     [
         ({"acceptors": [{"state": "pending", "expected": "x"}]}, "$.acceptors: none means success"),
-        ({"poll": JOB["poll"] | {"repeatable": True}}, "$.poll.repeatable plays no part: it is for submit"),
-        (
-            {"acceptors": [*JOB["acceptors"], {"state": "failure", "expected": "x", "on": ["result"]}]},
-            "$.acceptors[2] never applies: there is no result",
-        ),
-        (
-            {"acceptors": [*JOB["acceptors"], {"state": "failure", "expected": "x", "on": []}]},
-            "$.acceptors[2] never applies: on is empty",
-        ),
-        (
-            {"acceptors": [*JOB["acceptors"], {"state": "failure", "expected": []}]},
-            "$.acceptors[2] never matches: expected is an empty list",
-        ),
-        (
-            {"acceptors": [*JOB["acceptors"], {"state": "failure", "argument": "statusCode", "expected": "404"}]},
-            "$.acceptors[2] never matches: statusCode is",
-        ),
+        (poll(repeatable=True), "$.poll.repeatable plays no part: it is for submit"),
+        (more(on=["result"]), "$.acceptors[2] never applies: there is no result"),
+        (more(on=[]), "$.acceptors[2] never applies: on is empty"),
+        (more(expected=[]), "$.acceptors[2] never matches: expected is an empty list"),
+        (more(argument="statusCode", expected="404"), "$.acceptors[2] never matches: statusCode is"),
         ({"polling": {"minDelay": 5, "maxDelay": 3}}, "$.polling: maxDelay (3 s) is shorter than minDelay (5 s)"),
         (
-            {"polling": {"initialDelay": 50, "maxWaitTime": 30}},
-            "$.polling: initialDelay (50 s) is longer than maxWaitTime (30 s)",
+            {"polling": {"initialDelay": 9, "maxWaitTime": 3}},
+            "$.polling: initialDelay (9 s) is longer than maxWaitTime (3 s)",
         ),
         ({"servers": ["http://api.acme.example"]}, "$.servers[0]: credentials go over http"),
         ({"servers": ["https://api.acme.example?v=1"]}, "$.servers[0]: a query or fragment of a server plays no part"),
-        (
-            {"servers": ["https://api.acme.example/v2/"]},
-            "$.submit.url begins with /, so the path of the server, /v2, plays no part",
-        ),
-        (
-            {"servers": ["https://api.acme.example/v2"], "poll": {"url": "jobs/${outputs.id}"}},
-            "$.poll.url takes the place of the last part of /v2",
-        ),
-        (
-            {"poll": {"url": "${outputs.id}/status"}},
-            "$.poll.url begins with a value, which is percent-encoded; write ${+…}",
-        ),
-        ({"poll": {"url": "/jobs/${outputs.id}?a=${b"}}, "$.poll.url has a ${ without its }"),
-        ({"poll": {"url": "https://other.example/${outputs.id}"}}, "$.poll.url is not on an origin of servers"),
-        ({"poll": {"url": "/jobs/${outputs.id}", "body": {}}}, "$.poll has a body, but its method is GET"),
-        ({"poll": {"url": "/jobs/${outputs.id}", "optional": True}}, "$.poll.optional plays no part"),
-        ({"poll": {"url": "/jobs/${outputs.id}", "next": "body.next"}}, "$.poll.next plays no part"),
+        ({"servers": [f"{AT_V2}/"]}, "$.submit.url begins with /, so the path of the server, /v2, plays no part"),
+        ({"servers": [AT_V2], **poll(url="jobs/${outputs.id}")}, "$.poll.url takes the place of the last part of /v2"),
+        (poll(url="${outputs.id}/status"), "$.poll.url begins with a value, which is percent-encoded; write ${+…}"),
+        (poll(url="/jobs/${outputs.id}?a=${b"), "$.poll.url has a ${ without its }"),
+        (poll(url="https://other.example/${outputs.id}"), "$.poll.url is not on an origin of servers"),
+        (poll(body={}), "$.poll has a body, but its method is GET"),
+        (poll(optional=True), "$.poll.optional plays no part"),
+        (poll(next="body.next"), "$.poll.next plays no part"),
         ({"result": [{"url": "/a", "decode": "url"}, {"url": "/b"}]}, "$.result[0].decode is url, but only the last"),
-        (
-            {"submit": JOB["submit"] | {"contentType": "text/csv"}},
-            "$.submit.body is sent as JSON, although contentType says text/csv",
-        ),
-        (
-            {"poll": {"url": "/jobs/${outputs.id}", "headers": {"X-Api-Key": "abc"}}},
-            "$.poll.headers.X-Api-Key looks like a secret in the file",
-        ),
-        (
-            {"poll": {"url": "/jobs/${outputs.id}", "query": {"access_token": "abc"}}},
-            "$.poll.query.access_token looks like a secret",
-        ),
+        (submit(contentType="text/csv"), "$.submit.body is sent as JSON, although contentType says text/csv"),
+        (poll(headers={"X-Api-Key": "abc"}), "$.poll.headers.X-Api-Key looks like a secret in the file"),
+        (poll(query={"access_token": "abc"}), "$.poll.query.access_token looks like a secret"),
         ({"data": "data.rows"}, "$.data: data.rows reads 'data', which no answer has; did you mean body.data?"),
         ({"status": "state"}, "$.status: state reads 'state', which no answer has; did you mean body.state?"),
         ({"progress": 'headers."X-Progress"'}, '$.progress: header names are in lower case: headers."x-progress"'),
-        (
-            {"acceptors": [{"state": "success", "argument": "done", "expected": True, "message": "error"}]},
-            "$.acceptors[0].message: error reads",
-        ),
+        (only("success", argument="done", expected=True, message="error"), "$.acceptors[0].message: error reads"),
         ({"polling": {"hints": [{"argument": "eta"}]}}, "$.polling.hints[0].argument: eta reads"),
-        ({"submit": JOB["submit"] | {"outputs": {"id": "id"}}}, "$.submit.outputs.id: id reads 'id'"),
-        (
-            {
-                "security": [
-                    {
-                        "type": "oauth2",
-                        "tokenUrl": "https://a.example/t",
-                        "clientId": "ssm:/id",
-                        "clientSecret": "env:A",
-                    }
-                ]
-            },
-            "$.security[0].clientId is sent as it is",
-        ),
+        (submit(outputs={"id": "id"}), "$.submit.outputs.id: id reads 'id'"),
+        ({"security": [OAUTH | {"clientId": "ssm:/id"}]}, "$.security[0].clientId is sent as it is"),
     ],
 )
 def test_check_warns_of_what_is_likely_not_meant(write: Write, call: Call, changes: Json, warning: str) -> None:

@@ -42,15 +42,7 @@ def test_the_server_has_the_table_with_index_and_ttl(dynamodb: DynamoDB) -> None
     assert ttl == {"AttributeName": "expires_at", "TimeToLiveStatus": "ENABLED"}
 
 
-def test_it_keeps_what_is_put(dynamodb: DynamoDB) -> None:
-    client = dynamodb.client()
-    client.put_item(TableName=TABLE_NAME, Item={"task_id": {"S": "example/a"}, "generation": {"N": "1"}})
-    assert client.get_item(TableName=TABLE_NAME, Key={"task_id": {"S": "example/a"}})["Item"]["generation"] == {
-        "N": "1"
-    }
-
-
-def test_large_data_go_to_its_bucket_and_a_link_leads_there(
+def test_it_keeps_items_and_large_data_in_its_bucket_and_a_link_leads_there(
     dynamodb: DynamoDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", dynamodb.url)

@@ -31,11 +31,7 @@ def test_each_kind_is_what_it_says(running: RedisServer, request: pytest.Fixture
 
 def test_it_listens_on_loopback_only_and_keeps_nothing_on_disk(running: RedisServer) -> None:
     with redis.Redis.from_url(running.url) as client:
-        assert client.config_get("bind", "save", "appendonly") == {
-            "bind": "127.0.0.1",
-            "save": "",
-            "appendonly": "no",
-        }
+        assert client.config_get("bind", "save", "appendonly") == {"bind": "127.0.0.1", "save": "", "appendonly": "no"}
 
 
 def test_after_a_kill_nobody_answers_and_a_restart_is_empty_on_the_same_port(running: RedisServer) -> None:
