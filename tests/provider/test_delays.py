@@ -85,17 +85,10 @@ def test_a_hint_replaces_the_backoff_and_is_not_shortened_by_the_longest_wait() 
 @pytest.mark.parametrize(
     ("now", "hint", "delay"),
     [
-        (90, 10, 10),
-        (90, 11, 10),
-        (97, 50, 3),
-        (98, 50, 2),
-        (98.1, 50, None),
-        (100, 50, None),
-        (100, 0, 0),
-        (100.1, 0, None),
-        (5000, 50, None),
+        (90, 10, 10), (90, 11, 10), (97, 50, 3), (98, 50, 2), (98.1, 50, None), (100, 50, None), (100, 0, 0),
+        (100.1, 0, None), (5000, 50, None),
     ],
-)
+)  # fmt: skip
 def test_a_wait_beyond_the_deadline_ends_there_or_is_the_end(now: float, hint: float, delay: float | None) -> None:
     made = made_by()
     for finding, kind in (

@@ -132,10 +132,7 @@ def test_a_url_that_begins_with_a_value_or_names_a_host_may_lead_elsewhere(url: 
 
 @pytest.mark.parametrize(
     ("url", "target"),
-    [
-        ("/v/${input.a}/${+input.b}", "/v/%C3%A4%20b/50%25"),
-        ("${input.link}", "/x%20y?d=50%25&s=a%2Bb&z=%25zz"),
-    ],
+    [("/v/${input.a}/${+input.b}", "/v/%C3%A4%20b/50%25"), ("${input.link}", "/x%20y?d=50%25&s=a%2Bb&z=%25zz")],
 )
 def test_a_percent_sign_of_its_own_changes_nothing_else(url: str, target: str) -> None:
     given = {"a": "ä b", "b": "50%", "link": "/x%20y?d=50%&s=a%2Bb&z=%zz"}
@@ -199,11 +196,7 @@ def test_a_link_that_has_the_key_already_is_sent_with_one(url: str, query: str) 
 def test_a_status_that_an_acceptor_names_is_not_followed() -> None:
     def named(status: Any) -> Acceptor:
         return Acceptor(
-            state="success",
-            matcher="status",
-            argument=Expression("body"),
-            expected=status,
-            on=frozenset({"poll"}),
+            state="success", matcher="status", argument=Expression("body"), expected=status, on=frozenset({"poll"})
         )
 
     with Site(redirects({"/x": (303, "/y")}, Says(200, "end"))) as site:

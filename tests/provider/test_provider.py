@@ -115,11 +115,8 @@ def test_an_attempt_goes_on_from_the_item_when_redis_has_lost_everything(store: 
     assert item is not None
     resumed = record_of(item)
     assert (resumed.outputs, resumed.submitted_at, resumed.resubmits, resumed.partial) == (
-        {"id": "j"},
-        START_MS - 7000,
-        1,
-        {"a": 2},
-    )
+        {"id": "j"}, START_MS - 7000, 1, {"a": 2},
+    )  # fmt: skip
     with Site(Says(200, {"status": "lost"})) as site:
         lost = {"state": "resubmit", "expected": "lost"}
         found = ask(provider(rules(site.url, **POLLED, acceptors=[lost, DONE])), resumed)

@@ -39,12 +39,7 @@ from tests.support.servers import (
 )
 
 MARKER = "s3cr3t-marker"
-OAUTH = {
-    "type": "oauth2",
-    "tokenUrl": "http://login.example/token",
-    "clientId": "us",
-    "clientSecret": "env:SECRET",
-}
+OAUTH = {"type": "oauth2", "tokenUrl": "http://login.example/token", "clientId": "us", "clientSecret": "env:SECRET"}
 
 
 def attached(scheme: Scheme, secret: str = MARKER, **options: Any) -> Attached:

@@ -343,18 +343,11 @@ def test_five_redirects_are_followed_and_no_sixth() -> None:
 @pytest.mark.parametrize(
     ("location", "path"),
     [
-        ("/there", "/there"),
-        ("there", "/a/there"),
-        ("../there?x=1#part", "/there"),
-        ("?x=1", "/a/b"),
-        ("//HOST/there", "/there"),
-        ("http://HOST/there", "/there"),
-        ("HTTP://HOST/there", "/there"),
-        ("/th ere", "/th%20ere"),
-        ("/thère".encode().decode("latin-1"), "/th%C3%A8re"),
-        ("/th\xe8re", "/th%C3%A8re"),
+        ("/there", "/there"), ("there", "/a/there"), ("../there?x=1#part", "/there"), ("?x=1", "/a/b"),
+        ("//HOST/there", "/there"), ("http://HOST/there", "/there"), ("HTTP://HOST/there", "/there"),
+        ("/th ere", "/th%20ere"), ("/thère".encode().decode("latin-1"), "/th%C3%A8re"), ("/th\xe8re", "/th%C3%A8re"),
     ],
-)
+)  # fmt: skip
 def test_a_location_is_read_beside_the_url_that_sent_it(location: str, path: str) -> None:
     with Site() as site:
         host = f"127.0.0.1:{site.port}"
@@ -373,23 +366,12 @@ def test_a_location_is_read_beside_the_url_that_sent_it(location: str, path: str
 @pytest.mark.parametrize(
     ("status", "method", "becomes"),
     [
-        (301, "GET", "GET"),
-        (302, "GET", "GET"),
-        (303, "GET", "GET"),
-        (307, "GET", "GET"),
-        (308, "GET", "GET"),
-        (301, "POST", "GET"),
-        (302, "POST", "GET"),
-        (303, "POST", "GET"),
-        (307, "POST", "POST"),
-        (308, "POST", "POST"),
-        (301, "PUT", "PUT"),
-        (302, "DELETE", "DELETE"),
-        (303, "PUT", "GET"),
-        (303, "DELETE", "GET"),
-        (307, "PATCH", "PATCH"),
+        (301, "GET", "GET"), (302, "GET", "GET"), (303, "GET", "GET"), (307, "GET", "GET"), (308, "GET", "GET"),
+        (301, "POST", "GET"), (302, "POST", "GET"), (303, "POST", "GET"), (307, "POST", "POST"),
+        (308, "POST", "POST"), (301, "PUT", "PUT"), (302, "DELETE", "DELETE"), (303, "PUT", "GET"),
+        (303, "DELETE", "GET"), (307, "PATCH", "PATCH"),
     ],
-)
+)  # fmt: skip
 def test_a_redirect_keeps_the_method_and_body_or_becomes_a_get_without(status: int, method: str, becomes: str) -> None:
     body = None if method == "GET" else {"a": 1}
     with Site(redirects({"/a": (status, "/b")})) as site:
@@ -420,22 +402,11 @@ def test_a_redirect_that_is_to_be_an_answer_is_not_followed_wherever_it_leads(lo
 @pytest.mark.parametrize(
     "location",
     [
-        "ftp://HOST/b",
-        "file:///etc/passwd",
-        "gopher://HOST/b",
-        "javascript:alert(1)",
-        "mailto:a@b",
-        "http://[x",
-        "https:///b",
-        "http://user:password@HOST/b",
-        "http://user@HOST/b",
-        "http://@HOST/b",
-        "http://HOST\\@elsewhere.example/b",
-        "http://127.0.0.1:99999/b",
-        "http://127.0.0.1:x/b",
-        "http://\xe4\xff[/b",
+        "ftp://HOST/b", "file:///etc/passwd", "gopher://HOST/b", "javascript:alert(1)", "mailto:a@b", "http://[x",
+        "https:///b", "http://user:password@HOST/b", "http://user@HOST/b", "http://@HOST/b",
+        "http://HOST\\@elsewhere.example/b", "http://127.0.0.1:99999/b", "http://127.0.0.1:x/b", "http://\xe4\xff[/b",
     ],
-)
+)  # fmt: skip
 def test_a_location_that_is_no_plain_http_url_is_not_followed(location: str) -> None:
     with Site() as site:
         text = location.replace("HOST", f"127.0.0.1:{site.port}")
@@ -520,18 +491,9 @@ def test_a_key_in_the_query_is_not_in_the_url_of_the_answer() -> None:
 
 
 HOSTS = [
-    "127.0.0.1",
-    "127.1",
-    "2130706433",
-    "0x7f000001",
-    "0177.0.0.1",
-    "localhost",
-    "[::1]",
-    "[::ffff:127.0.0.1]",
-    "0.0.0.0",
-    "0",
-    "[::]",
-]
+    "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]",
+    "0.0.0.0", "0", "[::]",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -548,24 +510,11 @@ def test_no_way_to_write_loopback_leads_there(scheme: str, host: str) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "10.1.2.3",
-        "172.16.0.1",
-        "192.168.0.1",
-        "127.0.0.2",
-        "169.254.169.254",
-        "100.64.0.1",
-        "0.0.0.0",
-        "224.0.0.1",
-        "255.255.255.255",
-        "fe80::1%eth0",
-        "fc00::1",
-        "fd00:ec2::254",
-        "::1",
-        "::",
-        "::ffff:10.0.0.1",
+        "10.1.2.3", "172.16.0.1", "192.168.0.1", "127.0.0.2", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+        "255.255.255.255", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "::1", "::", "::ffff:10.0.0.1",
         "64:ff9b::a00:1",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("path", ["/direct", "/led"])
 def test_a_name_that_resolves_to_a_special_address_is_refused(address: str, path: str) -> None:
     """Directly, and as the target of a redirect."""
@@ -746,19 +695,10 @@ def test_a_cookie_set_by_a_redirect_is_not_sent_to_its_target() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"X": "a\r\nInjected: b"},
-        {"X": "a\nInjected: b"},
-        {"X": "a\rInjected: b"},
-        {"X": "a\x00b"},
-        {"X": "a\x7fb"},
-        {"X": " a"},
-        {"X": "\u20ac"},
-        {"X": "\ud800"},
-        {"X\r\nInjected": "b"},
-        {"X Y": "b"},
-        {"": "b"},
+        {"X": "a\r\nInjected: b"}, {"X": "a\nInjected: b"}, {"X": "a\rInjected: b"}, {"X": "a\x00b"}, {"X": "a\x7fb"},
+        {"X": " a"}, {"X": "\u20ac"}, {"X": "\ud800"}, {"X\r\nInjected": "b"}, {"X Y": "b"}, {"": "b"},
     ],
-)
+)  # fmt: skip
 def test_a_header_that_http_cannot_carry_is_not_sent(headers: dict[str, str]) -> None:
     with Site() as site:
         assert reason(site.url, headers=headers) == "invalid-request"
