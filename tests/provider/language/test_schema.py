@@ -103,14 +103,9 @@ WRONG: tuple[Json, ...] = (
 )  # fmt: skip
 
 BEYOND_A_SCHEMA = (
-    "is not JMESPath",
-    "must be a reference",
-    "must be an absolute",
-    "uses response",
-    "must be a status",
-    "url is for result",
-    "outputs, task, callback and response",
-)
+    "is not JMESPath", "must be a reference", "must be an absolute", "uses response", "must be a status",
+    "url is for result", "outputs, task, callback and response",
+)  # fmt: skip
 """What only the types and the cross-checks refuse: a schema without formats cannot say it."""
 
 

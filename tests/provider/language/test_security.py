@@ -82,18 +82,10 @@ def test_a_secret_is_named_by_a_reference(reference: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        MARKER,
-        f"Bearer {MARKER}",
-        f"ssm:{MARKER}",
-        f"ssm: /{MARKER}",
-        f"ssm:/a {MARKER}",
-        f"env:{MARKER}",
-        f"env:1{MARKER}",
-        f"vault:{MARKER}",
-        f"${{env:{MARKER}}}",
-        f"env:A\n{MARKER}",
+        MARKER, f"Bearer {MARKER}", f"ssm:{MARKER}", f"ssm: /{MARKER}", f"ssm:/a {MARKER}", f"env:{MARKER}",
+        f"env:1{MARKER}", f"vault:{MARKER}", f"${{env:{MARKER}}}", f"env:A\n{MARKER}",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize(("scheme", "key"), [(BEARER, "secret"), (KEY, "secret"), (OAUTH, "clientSecret")])
 def test_a_secret_itself_is_refused_and_not_quoted(scheme: dict[str, Any], key: str, value: str) -> None:
     told = faults(scheme | {key: value})
