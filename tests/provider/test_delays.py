@@ -134,20 +134,16 @@ def outcome_delay(found: Pending | Retry | Completed | Failed) -> float:
     st.fixed_dictionaries(
         {},
         optional={
-            "initialDelay": st.floats(0, 1e300),
-            "minDelay": st.floats(0, 1e300),
-            "maxDelay": st.floats(0, 1e300),
-            "multiplier": st.floats(1, 1e300),
-            "maxWaitTime": st.floats(1e-9, 1e300),
-            "maxErrors": st.integers(0, 10**6),
-            "jitter": st.sampled_from(["full", "none"]),
+            "initialDelay": st.floats(0, 1e300), "minDelay": st.floats(0, 1e300), "maxDelay": st.floats(0, 1e300),
+            "multiplier": st.floats(1, 1e300), "maxWaitTime": st.floats(1e-9, 1e300),
+            "maxErrors": st.integers(0, 10**6), "jitter": st.sampled_from(["full", "none"]),
         },
     ),
     st.integers(0, 10**6),
     st.integers(0, 10**6),
     st.integers(-(2**50), 2**50),
     st.none() | st.floats(0, 1e308),
-)
+)  # fmt: skip
 def test_any_pace_waits_a_finite_time_or_ends(
     polling: dict[str, Any], polls: int, errors: int, later: int, hint: float | None
 ) -> None:

@@ -25,17 +25,9 @@ CONTEXT: dict[str, Json] = {"input": {"a": 1}, "outputs": {}, "task": {"id": "t"
 
 def operation(url: str = "/x", **parts: Any) -> Operation:
     simplest: dict[str, Any] = {
-        "method": "GET",
-        "url": url,
-        "query": {},
-        "headers": {},
-        "body": None,
-        "content_type": "application/json",
-        "outputs": {},
-        "decode": "auto",
-        "optional": False,
-        "timeout": 20.0,
-    }
+        "method": "GET", "url": url, "query": {}, "headers": {}, "body": None, "content_type": "application/json",
+        "outputs": {}, "decode": "auto", "optional": False, "timeout": 20.0,
+    }  # fmt: skip
     return Operation(**(simplest | parts))
 
 
@@ -75,13 +67,9 @@ def test_an_operation_is_filled_and_sent_beside_the_first_server() -> None:
         assert (call.method, call.target, call.body) == ("POST", "/jobs/n?q=1&list=x&list=t", b'{"a":1}')
         assert (call.headers["X-Id"], call.headers["X-Flag"], call.headers["X-Gone"]) == ("t", "1", None)
         assert found.envelope == {
-            "statusCode": 200,
-            "headers": {"x-one": "1", "content-length": "8"},
-            "body": {"b": 2},
-            "url": site.url + "/jobs/n?q=1&list=x&list=t",
-            "input": {"a": 1},
-            "outputs": {},
-        }
+            "statusCode": 200, "headers": {"x-one": "1", "content-length": "8"}, "body": {"b": 2},
+            "url": site.url + "/jobs/n?q=1&list=x&list=t", "input": {"a": 1}, "outputs": {},
+        }  # fmt: skip
 
 
 @pytest.mark.parametrize(

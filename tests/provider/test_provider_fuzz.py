@@ -218,17 +218,11 @@ FILES = st.fixed_dictionaries(
         "security": SECURITY,
     },
     optional={
-        "poll": operations(INPUTS + OUTPUTS),
-        "result": RESULTS | st.lists(RESULTS, min_size=1, max_size=2),
-        "cancel": operations(INPUTS + OUTPUTS),
-        "status": EXPRESSIONS,
-        "data": EXPRESSIONS,
-        "partial": EXPRESSIONS,
-        "progress": EXPRESSIONS,
-        "error": EXPRESSIONS,
-        "polling": POLLING,
+        "poll": operations(INPUTS + OUTPUTS), "result": RESULTS | st.lists(RESULTS, min_size=1, max_size=2),
+        "cancel": operations(INPUTS + OUTPUTS), "status": EXPRESSIONS, "data": EXPRESSIONS, "partial": EXPRESSIONS,
+        "progress": EXPRESSIONS, "error": EXPRESSIONS, "polling": POLLING,
     },
-)
+)  # fmt: skip
 
 
 def check(finding: Finding) -> None:

@@ -48,13 +48,9 @@ def attached(scheme: Scheme, secret: str = MARKER, **options: Any) -> Attached:
 
 def oauth(url: str, **fields: Any) -> OAuth2:
     simplest: dict[str, Any] = {
-        "token_url": url,
-        "scopes": (),
-        "client_id": "us",
-        "client_secret": "env:SECRET",
-        "client_auth": "basic",
+        "token_url": url, "scopes": (), "client_id": "us", "client_secret": "env:SECRET", "client_auth": "basic",
         "params": {},
-    }
+    }  # fmt: skip
     return OAuth2(**(simplest | fields))
 
 
@@ -237,29 +233,16 @@ def test_a_refused_token_is_not_used_again_and_another_is_left_alone() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        Says(400, {"error": "invalid_client"}),
-        Says(401),
-        Says(500),
-        Says(201, {"access_token": "a"}),
-        Says(200),
-        Says(200, b"<html>"),
-        Says(200, []),
-        Says(200, "null"),
-        Says(200, '"token"'),
-        Says(200, {}),
-        Says(200, {"access_token": None}),
-        Says(200, {"access_token": ""}),
-        Says(200, {"access_token": 5}),
-        Says(200, {"access_token": "a\r\nX: y"}),
-        Says(200, {"access_token": "a b\n"}),
-        Says(200, {"access_token": "€"}),
-        Says(200, {"access_token": "a", "expires_in": "soon"}),
+        Says(400, {"error": "invalid_client"}), Says(401), Says(500), Says(201, {"access_token": "a"}), Says(200),
+        Says(200, b"<html>"), Says(200, []), Says(200, "null"), Says(200, '"token"'), Says(200, {}),
+        Says(200, {"access_token": None}), Says(200, {"access_token": ""}), Says(200, {"access_token": 5}),
+        Says(200, {"access_token": "a\r\nX: y"}), Says(200, {"access_token": "a b\n"}),
+        Says(200, {"access_token": "€"}), Says(200, {"access_token": "a", "expires_in": "soon"}),
         Says(200, {"access_token": "a", "expires_in": [1]}),
         Says(200, '{"access_token": "a", "expires_in": ' + "9" * 400 + "}"),
-        Says(200, '{"access_token": "a", "expires_in": NaN}'),
-        Says(302, b"", {"Location": "/elsewhere"}),
+        Says(200, '{"access_token": "a", "expires_in": NaN}'), Says(302, b"", {"Location": "/elsewhere"}),
     ],
-)
+)  # fmt: skip
 def test_an_answer_without_a_usable_token_is_trouble(said: Says) -> None:
     with Site(said) as site:
         credentials = Credentials([oauth(site.url)], Secrets({"env:SECRET": MARKER}), Transport(1))
@@ -461,15 +444,11 @@ def test_no_outcome_record_or_log_line_holds_a_secret(
         every = {"url": "url", "headers": "headers", "body": "body"}
         asked = provider(
             rules(
-                site.url,
-                security=[made],
-                submit={"url": "/jobs", "outputs": every},
-                partial="[url, headers, body]",
-                error="[url, headers, body]",
-                acceptors=[DONE],
+                site.url, security=[made], submit={"url": "/jobs", "outputs": every}, partial="[url, headers, body]",
+                error="[url, headers, body]", acceptors=[DONE],
             ),
             Secrets({"env:SECRET": MARKER}),
-        )
+        )  # fmt: skip
         found = ask(asked)
         text = everything(found.record, found.outcome) + caplog.text + "".join(capfd.readouterr())
     assert MARKER not in text

@@ -17,12 +17,9 @@ ENVELOPE: dict[str, Any] = {"statusCode": 200, "headers": {}, "body": {}, "url":
 
 def acceptor(expected: Any, **parts: Any) -> Acceptor:
     simplest: dict[str, Any] = {
-        "state": "success",
-        "matcher": "path",
-        "argument": Expression("body.status"),
-        "expected": expected,
+        "state": "success", "matcher": "path", "argument": Expression("body.status"), "expected": expected,
         "on": frozenset({"poll"}),
-    }
+    }  # fmt: skip
     return Acceptor(**(simplest | parts))
 
 

@@ -19,19 +19,13 @@ from tests.support.servers import Site
 
 CONTEXT: dict[str, Any] = {
     "input": {
-        "q": "a b/c?",
-        "n": 5,
-        "x": 1.5,
-        "flag": True,
-        "none": None,
-        "empty": "",
-        "list": [1, "b"],
+        "q": "a b/c?", "n": 5, "x": 1.5, "flag": True, "none": None, "empty": "", "list": [1, "b"],
         "object": {"k": "v"},
     },
     "outputs": {"id": "j-1", "url": "https://b.example/x?y=z#part"},
     "task": {"id": "task-1", "name": "naïve", "provider": "p"},
     "response": {"body": {"token": "t"}},
-}
+}  # fmt: skip
 
 
 # --- expressions
@@ -40,17 +34,12 @@ CONTEXT: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("text", "value", "found"),
     [
-        ("a.b[0]", {"a": {"b": [1]}}, 1),
-        ('headers."x-y"', {"headers": {"x-y": "1"}}, "1"),
-        ("a[?b > `1`].c", {"a": [{"b": 2, "c": 3}, {"b": 1, "c": 4}]}, [3]),
-        ("a || 'x'", {}, "x"),
-        ("{a: a, b: 'x'}", {"a": 1}, {"a": 1, "b": "x"}),
-        ("to_number(a)", {"a": "5"}, 5),
-        ("a", None, None),
-        ("a", [1], None),
-        ('`[1, {"a": null}]`', None, [1, {"a": None}]),
+        ("a.b[0]", {"a": {"b": [1]}}, 1), ('headers."x-y"', {"headers": {"x-y": "1"}}, "1"),
+        ("a[?b > `1`].c", {"a": [{"b": 2, "c": 3}, {"b": 1, "c": 4}]}, [3]), ("a || 'x'", {}, "x"),
+        ("{a: a, b: 'x'}", {"a": 1}, {"a": 1, "b": "x"}), ("to_number(a)", {"a": "5"}, 5), ("a", None, None),
+        ("a", [1], None), ('`[1, {"a": null}]`', None, [1, {"a": None}]),
     ],
-)
+)  # fmt: skip
 def test_an_expression_finds_what_jmespath_says(text: str, value: Any, found: Any) -> None:
     assert Expression(text).of(value) == found
 
@@ -270,12 +259,9 @@ def test_any_function_over_anything_finds_json(name: str, arguments: list[str], 
 def test_any_value_in_a_request_is_sent_where_it_belongs_or_fails_the_task(value: Any) -> None:
     with Site() as site:
         submit = {
-            "method": "POST",
-            "url": "/jobs",
-            "query": {"q": "${input.v}"},
-            "headers": {"X-V": "${input.v}", "X-Last": "1"},
-            "body": {"v": "${input.v}"},
-        }
+            "method": "POST", "url": "/jobs", "query": {"q": "${input.v}"},
+            "headers": {"X-V": "${input.v}", "X-Last": "1"}, "body": {"v": "${input.v}"},
+        }  # fmt: skip
         found = ask(provider(rules(site.url, submit=submit)), record(input={"v": value}))
         if not site.calls:
             assert isinstance(found.outcome, Failed)

@@ -43,28 +43,20 @@ def test_each_scheme_is_read_with_its_defaults() -> None:
         ApiKey(where="header", name="X-Key", prefix="", secret=Reference("env:KEY")),
         ApiKey(where="query", name="X-Key", prefix="T ", secret=Reference("env:KEY")),
         OAuth2(
-            token_url=Url("https://login.example/token"),
-            scopes=(),
-            client_id="us",
-            client_secret=Reference("env:KEY"),
-            client_auth="basic",
-            params={},
+            token_url=Url("https://login.example/token"), scopes=(), client_id="us",
+            client_secret=Reference("env:KEY"), client_auth="basic", params={},
         ),
-    )
+    )  # fmt: skip
 
 
 def test_every_part_of_a_client_is_read() -> None:
     whole = OAUTH | {"flow": "clientCredentials", "scopes": ["a"], "clientAuth": "post", "params": {"audience": "x"}}
     assert schemes(whole) == (
         OAuth2(
-            token_url=Url("https://login.example/token"),
-            scopes=("a",),
-            client_id="us",
-            client_secret=Reference("env:KEY"),
-            client_auth="post",
-            params={"audience": "x"},
+            token_url=Url("https://login.example/token"), scopes=("a",), client_id="us",
+            client_secret=Reference("env:KEY"), client_auth="post", params={"audience": "x"},
         ),
-    )
+    )  # fmt: skip
 
 
 def test_no_security_is_none() -> None:
