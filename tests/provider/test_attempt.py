@@ -144,12 +144,9 @@ def test_outputs_are_taken_from_every_answer_below_400_and_null_leaves_what_ther
     file = POLLED | {"poll": {"url": "/jobs/${outputs.id}", "outputs": outputs}}
     busy = {"state": "retry", "expected": "busy"}
     said = [
-        Says(200, {"status": "working", "cursor": 1}),
-        Says(200, {"status": "working", "id": None}),
-        Says(200, {"status": "busy", "cursor": 2}),
-        Says(503, {"cursor": 3}),
-        Says(302, {"cursor": 4}),
-    ]
+        Says(200, {"status": "working", "cursor": 1}), Says(200, {"status": "working", "id": None}),
+        Says(200, {"status": "busy", "cursor": 2}), Says(503, {"cursor": 3}), Says(302, {"cursor": 4}),
+    ]  # fmt: skip
     with Site(answering({"/jobs/j": said})) as site:
         asked, known, seen = provider(rules(site.url, **file, acceptors=[busy, DONE])), submitted(), []
         for _ in range(5):

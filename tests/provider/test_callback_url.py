@@ -78,12 +78,9 @@ def test_a_url_that_cannot_be_made_now_is_tried_again(simulator: Simulator) -> N
     file = JOB | {"submit": {"url": "/jobs", "query": {"hook": "${callback.url}"}}}
     rules, transport = Rules.from_json(file, simulator.url), Transport(1)
     provider = Provider(
-        rules,
-        transport,
-        Credentials((), Secrets(), transport),
-        random.Random(1),
+        rules, transport, Credentials((), Secrets(), transport), random.Random(1),
         callback_url=CallbackUrls(BASE, "env:KEY", Secrets()).url,
-    )
+    )  # fmt: skip
     found = provider.attempt(TASK, submitted(outputs=None), now=1, seconds=5).outcome
     assert isinstance(found, Retry)
     assert found.reason == "secret"

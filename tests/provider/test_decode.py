@@ -28,28 +28,13 @@ def test_json_is_recognised_whatever_it_is_called(content_type: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"<html><body>Bad gateway</body></html>",
-        b'{"a": 1',
-        b'{"a": 1}}',
-        b"NaN",
-        b'{"a": Infinity}',
-        b"-Infinity",
-        b"1e999",
-        b"{'a': 1}",
-        b'"\xff"',
-        b'"\xed\xa0\x80"',
-        '{"a": 1}'.encode("utf-16"),
-        '{"a": 1}'.encode("utf-16-le"),
-        '{"a": 1}'.encode("utf-32"),
-        '{"a": "ä"}'.encode("latin-1"),
-        b"[" * (MAX_DEPTH + 1) + b"1" + b"]" * (MAX_DEPTH + 1),
-        b"[" * 200_000,
-        b'{"a":' * 200_000,
-        b"9" * 5000,
-        b"\x00",
-        b"\x1f\x8b\x08\x00",
+        b"<html><body>Bad gateway</body></html>", b'{"a": 1', b'{"a": 1}}', b"NaN", b'{"a": Infinity}', b"-Infinity",
+        b"1e999", b"{'a': 1}", b'"\xff"', b'"\xed\xa0\x80"', '{"a": 1}'.encode("utf-16"),
+        '{"a": 1}'.encode("utf-16-le"), '{"a": 1}'.encode("utf-32"), '{"a": "ä"}'.encode("latin-1"),
+        b"[" * (MAX_DEPTH + 1) + b"1" + b"]" * (MAX_DEPTH + 1), b"[" * 200_000, b'{"a":' * 200_000, b"9" * 5000,
+        b"\x00", b"\x1f\x8b\x08\x00",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-16", "text/html"])
 def test_what_is_no_json_is_refused_whatever_it_says_of_itself(body: bytes, content_type: str) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -87,12 +72,7 @@ def test_a_url_is_the_value_where_the_operation_wants_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    "content_type",
-    [
-        "application/x-ndjson",
-        "application/jsonl; charset=utf-8",
-        "Application/JSONLines",
-    ],
+    "content_type", ["application/x-ndjson", "application/jsonl; charset=utf-8", "Application/JSONLines"]
 )
 def test_json_lines_are_a_list_without_the_blank_ones(content_type: str) -> None:
     assert decoded(b'{"a": 1}\n\n  \r\n[2]\r\n"\xe2\x80\xa8"', content_type) == [{"a": 1}, [2], "\u2028"]
@@ -143,15 +123,12 @@ def test_a_small_body_does_not_become_a_huge_table(body: bytes, decoding: str, m
 @pytest.mark.parametrize(
     ("content_type", "body", "text"),
     [
-        ("text/plain", "ä".encode(), "ä"),
-        ("text/plain; charset=latin-1", b"\xe4", "ä"),
+        ("text/plain", "ä".encode(), "ä"), ("text/plain; charset=latin-1", b"\xe4", "ä"),
         ('text/plain; charset="UTF-16"', "ä".encode("utf-16"), "ä"),
-        ("text/plain;charset=windows-1252", b"\x80", "€"),
-        ("text/plain", b"\xef\xbb\xbfx", "x"),
-        ("text/plain", b" \n", " \n"),
-        ("text/plain", b'"queued"', '"queued"'),
+        ("text/plain;charset=windows-1252", b"\x80", "€"), ("text/plain", b"\xef\xbb\xbfx", "x"),
+        ("text/plain", b" \n", " \n"), ("text/plain", b'"queued"', '"queued"'),
     ],
-)
+)  # fmt: skip
 def test_text_is_read_in_its_charset(content_type: str, body: bytes, text: str) -> None:
     assert decoded(body, content_type) == text
     assert decoded(body, content_type, "text") == text

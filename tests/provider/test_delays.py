@@ -85,17 +85,10 @@ def test_a_hint_replaces_the_backoff_and_is_not_shortened_by_the_longest_wait() 
 @pytest.mark.parametrize(
     ("now", "hint", "delay"),
     [
-        (90, 10, 10),
-        (90, 11, 10),
-        (97, 50, 3),
-        (98, 50, 2),
-        (98.1, 50, None),
-        (100, 50, None),
-        (100, 0, 0),
-        (100.1, 0, None),
-        (5000, 50, None),
+        (90, 10, 10), (90, 11, 10), (97, 50, 3), (98, 50, 2), (98.1, 50, None), (100, 50, None), (100, 0, 0),
+        (100.1, 0, None), (5000, 50, None),
     ],
-)
+)  # fmt: skip
 def test_a_wait_beyond_the_deadline_ends_there_or_is_the_end(now: float, hint: float, delay: float | None) -> None:
     made = made_by()
     for finding, kind in (
@@ -141,20 +134,16 @@ def outcome_delay(found: Pending | Retry | Completed | Failed) -> float:
     st.fixed_dictionaries(
         {},
         optional={
-            "initialDelay": st.floats(0, 1e300),
-            "minDelay": st.floats(0, 1e300),
-            "maxDelay": st.floats(0, 1e300),
-            "multiplier": st.floats(1, 1e300),
-            "maxWaitTime": st.floats(1e-9, 1e300),
-            "maxErrors": st.integers(0, 10**6),
-            "jitter": st.sampled_from(["full", "none"]),
+            "initialDelay": st.floats(0, 1e300), "minDelay": st.floats(0, 1e300), "maxDelay": st.floats(0, 1e300),
+            "multiplier": st.floats(1, 1e300), "maxWaitTime": st.floats(1e-9, 1e300),
+            "maxErrors": st.integers(0, 10**6), "jitter": st.sampled_from(["full", "none"]),
         },
     ),
     st.integers(0, 10**6),
     st.integers(0, 10**6),
     st.integers(-(2**50), 2**50),
     st.none() | st.floats(0, 1e308),
-)
+)  # fmt: skip
 def test_any_pace_waits_a_finite_time_or_ends(
     polling: dict[str, Any], polls: int, errors: int, later: int, hint: float | None
 ) -> None:

@@ -102,24 +102,16 @@ def test_an_attempt_goes_on_from_the_item_when_redis_has_lost_everything(store: 
     begun = store.begin(TASK, None, {"a": 1}, START_MS)
     assert begun is not None
     known = Record(
-        generation=begun.generation,
-        created_at=START_MS,
-        input={"a": 1},
-        outputs={"id": "j"},
-        partial={"a": 2},
-        submitted_at=START_MS - 7000,
-        resubmits=1,
-    )
+        generation=begun.generation, created_at=START_MS, input={"a": 1}, outputs={"id": "j"}, partial={"a": 2},
+        submitted_at=START_MS - 7000, resubmits=1,
+    )  # fmt: skip
     assert store.save(TASK, known, START_MS) is None
     item = store.get(TASK, START_MS)
     assert item is not None
     resumed = record_of(item)
     assert (resumed.outputs, resumed.submitted_at, resumed.resubmits, resumed.partial) == (
-        {"id": "j"},
-        START_MS - 7000,
-        1,
-        {"a": 2},
-    )
+        {"id": "j"}, START_MS - 7000, 1, {"a": 2},
+    )  # fmt: skip
     with Site(Says(200, {"status": "lost"})) as site:
         lost = {"state": "resubmit", "expected": "lost"}
         found = ask(provider(rules(site.url, **POLLED, acceptors=[lost, DONE])), resumed)

@@ -35,22 +35,14 @@ NASTY = st.text(st.sampled_from('ab/\\.:?#&=%@;\r\n\t \x00\x7fäé€\u2028{}$\u
 WORDS = st.sampled_from(["completed", "completed", "Working ", "FAILED", "lost", "busy", ""])
 LINKS = st.sampled_from(
     [
-        "/x",
-        "http://a.example/y",
-        "http://b.example/z",
-        "http://[",
-        "ftp://a.example",
-        "//c.example",
-        "http://10.0.0.1/",
-        "..",
+        "/x", "http://a.example/y", "http://b.example/z", "http://[", "ftp://a.example", "//c.example",
+        "http://10.0.0.1/", "..",
     ]
-)
+)  # fmt: skip
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.just(10**400)
 LEAVES = st.none() | st.booleans() | NUMBERS | NASTY | WORDS | LINKS
 JSON = st.recursive(
-    LEAVES,
-    lambda children: st.lists(children, max_size=3) | st.dictionaries(NASTY, children, max_size=3),
-    max_leaves=5,
+    LEAVES, lambda children: st.lists(children, max_size=3) | st.dictionaries(NASTY, children, max_size=3), max_leaves=5
 )
 KEYS = ("id", "status", "link", "next", "data", "error", "wait", "list")
 NAMED = st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4)
@@ -123,47 +115,17 @@ class Scripted(Transport):
 
 EXPRESSIONS = st.sampled_from(
     [
-        "body",
-        "body.status",
-        "body.data",
-        "body.id",
-        "body.link",
-        "body.next",
-        "body.list[*].status",
-        "statusCode",
-        'headers."retry-after"',
-        "headers.location",
-        "url",
-        "input.v",
-        "outputs.id",
-        "null",
-        "body.data[0]",
-        "@",
-        "length(body.list)",
-        "body.wait > `3`",
-        "to_number(body.wait)",
-        "sum(body.list)",
-        "avg(body.list)",
-        "body.list[?status == 'completed']",
-        "keys(body)",
-        "sort(body.list)",
-        "{a: body.id, b: input}",
-        "&body",
-        "max_by(body.list, &id)",
-        "join('/', body.list)",
-        "ceil(to_number(body.wait))",
-        "body.*.id",
-        "body.list[::2]",
+        "body", "body.status", "body.data", "body.id", "body.link", "body.next", "body.list[*].status", "statusCode",
+        'headers."retry-after"', "headers.location", "url", "input.v", "outputs.id", "null", "body.data[0]", "@",
+        "length(body.list)", "body.wait > `3`", "to_number(body.wait)", "sum(body.list)", "avg(body.list)",
+        "body.list[?status == 'completed']", "keys(body)", "sort(body.list)", "{a: body.id, b: input}", "&body",
+        "max_by(body.list, &id)", "join('/', body.list)", "ceil(to_number(body.wait))", "body.*.id", "body.list[::2]",
     ]
-)
+)  # fmt: skip
 INPUTS = [
-    "/x",
-    "/x/${input.v}",
-    "${input.v}",
-    "/x/${+input.v}?a=${task.name}",
-    "http://b.example/${task.id}",
+    "/x", "/x/${input.v}", "${input.v}", "/x/${+input.v}?a=${task.name}", "http://b.example/${task.id}",
     "?q=${input.v}",
-]
+]  # fmt: skip
 OUTPUTS = ["${outputs.link}", "/x/${outputs.id}", "${+outputs.id}", "/x/${outputs.id.a[0]}"]
 RESPONSES = ["${response.body.link}", "/x/${response.headers.location}"]
 VALUES = st.sampled_from(["${input.v}", "a ${input.v} b", "${task.id}", "plain", "${outputs.id}", "${input}"])
@@ -256,17 +218,11 @@ FILES = st.fixed_dictionaries(
         "security": SECURITY,
     },
     optional={
-        "poll": operations(INPUTS + OUTPUTS),
-        "result": RESULTS | st.lists(RESULTS, min_size=1, max_size=2),
-        "cancel": operations(INPUTS + OUTPUTS),
-        "status": EXPRESSIONS,
-        "data": EXPRESSIONS,
-        "partial": EXPRESSIONS,
-        "progress": EXPRESSIONS,
-        "error": EXPRESSIONS,
-        "polling": POLLING,
+        "poll": operations(INPUTS + OUTPUTS), "result": RESULTS | st.lists(RESULTS, min_size=1, max_size=2),
+        "cancel": operations(INPUTS + OUTPUTS), "status": EXPRESSIONS, "data": EXPRESSIONS, "partial": EXPRESSIONS,
+        "progress": EXPRESSIONS, "error": EXPRESSIONS, "polling": POLLING,
     },
-)
+)  # fmt: skip
 
 
 def check(finding: Finding) -> None:
@@ -319,59 +275,32 @@ def test_any_file_and_any_answers_give_one_outcome_each_time_and_in_time(
 
 HEADS = st.sampled_from(
     [
-        b"HTTP/1.1 200 OK\r\n",
-        b"HTTP/1.0 200 OK\r\n",
-        b"HTTP/1.1 302 Found\r\nLocation: /x\r\n",
-        b"HTTP/1.1 204 No\r\n",
-        b"HTTP/1.1 101 Switching\r\n",
-        b"HTTP/1.1 303 See\r\nLocation: http://[\r\n",
-        b"HTTP/1.1 200\r\n",
-        b"HTTP/9.9 999 \xff\r\n",
-        b"HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\n",
-        b"ICY 200 OK\r\n",
-        b"",
-        b"HTTP/1.1 503 Busy\r\nRetry-After: soon\r\n",
+        b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 302 Found\r\nLocation: /x\r\n",
+        b"HTTP/1.1 204 No\r\n", b"HTTP/1.1 101 Switching\r\n", b"HTTP/1.1 303 See\r\nLocation: http://[\r\n",
+        b"HTTP/1.1 200\r\n", b"HTTP/9.9 999 \xff\r\n", b"HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\n",
+        b"ICY 200 OK\r\n", b"", b"HTTP/1.1 503 Busy\r\nRetry-After: soon\r\n",
     ]
-)
+)  # fmt: skip
 FIELDS = st.lists(
     st.sampled_from(
         [
-            b"Content-Length: 5\r\n",
-            b"Content-Length: -1\r\n",
-            b"Content-Length: 1, 2\r\n",
-            b"Content-Length: x\r\n",
-            b"Transfer-Encoding: chunked\r\n",
-            b"Transfer-Encoding: gzip, chunked\r\n",
-            b"Content-Encoding: gzip\r\n",
-            b"Content-Encoding: deflate, br, zstd\r\n",
-            b"Connection: close\r\n",
-            b"Content-Type: text/plain; charset=zlib\r\n",
-            b"Set-Cookie: a=b; expires=Thu, 99 Foo 1\r\n",
-            b"no colon\r\n",
-            b": empty\r\n",
-            b" folded\r\n",
-            b"X: \xff\x00\r\n",
-            b"Location: \xff\r\n",
+            b"Content-Length: 5\r\n", b"Content-Length: -1\r\n", b"Content-Length: 1, 2\r\n",
+            b"Content-Length: x\r\n", b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: gzip, chunked\r\n",
+            b"Content-Encoding: gzip\r\n", b"Content-Encoding: deflate, br, zstd\r\n", b"Connection: close\r\n",
+            b"Content-Type: text/plain; charset=zlib\r\n", b"Set-Cookie: a=b; expires=Thu, 99 Foo 1\r\n",
+            b"no colon\r\n", b": empty\r\n", b" folded\r\n", b"X: \xff\x00\r\n", b"Location: \xff\r\n",
             b"Retry-After: 1e400\r\n",
         ]
     ),
     max_size=4,
-).map(b"".join)
+).map(b"".join)  # fmt: skip
 TAILS = st.sampled_from(
     [
-        b"\r\n",
-        b"\r\n{}",
-        b'\r\n{"status": "completed"}',
-        b"\r\n2\r\n{}\r\n0\r\n\r\n",
-        b"\r\n-1\r\n{}",
-        b"\r\nffffffff\r\n{}",
-        b"\r\n0\r\nX: y",
-        b"",
-        b"\n",
-        b"\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\x05\x00",
-        b"\r\nzz\r\n",
+        b"\r\n", b"\r\n{}", b'\r\n{"status": "completed"}', b"\r\n2\r\n{}\r\n0\r\n\r\n", b"\r\n-1\r\n{}",
+        b"\r\nffffffff\r\n{}", b"\r\n0\r\nX: y", b"", b"\n",
+        b"\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\x05\x00", b"\r\nzz\r\n",
     ]
-)
+)  # fmt: skip
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

@@ -16,8 +16,7 @@ def asked(status: Any, known: Record | None = None, **parts: Any) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"),
-    [("THROTTLED", "THROTTLED"), ({"code": 7}, '{"code":7}'), ("x" * 1000, "x" * 64), (0, "0")],
+    ("status", "reason"), [("THROTTLED", "THROTTLED"), ({"code": 7}, '{"code":7}'), ("x" * 1000, "x" * 64), (0, "0")]
 )
 def test_an_unknown_status_is_kept_as_the_reason_that_the_task_goes_on(status: Any, reason: str) -> None:
     record = asked(status)

@@ -2,16 +2,18 @@
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from shared.codec import Json
-from shared.errors import SecretUnavailable
+from shared.errors import SecretUnavailable, TransportError
 from shared.outcome import Outcome
 from shared.provider import Finding, Provider
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
-from shared.provider.wire.connection import Adapter
 from shared.provider.wire.transport import Transport
 from shared.record import Record
 from shared.task import Task
@@ -58,11 +60,12 @@ def provider(
     rules: Rules,
     secrets: Callable[..., str] | None = None,
     transport: Transport | None = None,
-    adapter: type[Adapter] = Adapter,
+    callback_url: Callable[[Task, int, int], str] | None = None,
 ) -> Provider:
     """A provider at work, its jitter seeded."""
-    transport = transport or Transport(4, adapter=adapter)
-    return Provider(rules, transport, Credentials(rules.security, secrets or Secrets(), transport), random.Random(1))
+    transport = transport or Transport(4)
+    credentials = Credentials(rules.security, secrets or Secrets(), transport)
+    return Provider(rules, transport, credentials, random.Random(1), callback_url=callback_url)
 
 
 def record(**fields: Any) -> Record:
@@ -74,6 +77,14 @@ def record(**fields: Any) -> Record:
 def submitted(**fields: Any) -> Record:
     """A task whose job `j` has been submitted just now."""
     return record(**({"outputs": {"id": "j"}, "submitted_at": START_MS, "polls": 1} | fields))
+
+
+@contextmanager
+def trouble(reason: str) -> Iterator[pytest.ExceptionInfo[TransportError]]:
+    """What is done in it comes to nothing, for that reason."""
+    with pytest.raises(TransportError) as caught:
+        yield caught
+    assert caught.value.reason == reason
 
 
 def ask(asked: Provider, known: Record | None = None, *, now: int = START_MS, seconds: float = 20) -> Finding:

@@ -93,7 +93,7 @@ class Peer:
             return True
 
 
-Script: TypeAlias = Callable[[Peer], None]
+Script: TypeAlias = Callable[[Peer], object]
 
 
 class Wire:
@@ -198,10 +198,14 @@ Answering: TypeAlias = Callable[[Seen], Says | Cut | bytes]
 
 
 class Site(Wire):
-    """An HTTP server: `answer` tells what to say to a request, bytes as they are. `calls` is what came."""
+    """An HTTP server: `answer` tells what to say to a request, bytes as they are. `calls` is what came.
 
-    def __init__(self, answer: Answering | Says | None = None) -> None:
+    Each answer takes so many seconds of the server's own clock.
+    """
+
+    def __init__(self, answer: Answering | Says | None = None, *, seconds: float = 0) -> None:
         super().__init__(self._play)
+        self.seconds = seconds
         fixed = answer or Says()
         self.answer: Answering = (lambda _: fixed) if isinstance(fixed, Says) else fixed
         self.calls: list[Seen] = []
@@ -209,6 +213,9 @@ class Site(Wire):
     @property
     def paths(self) -> list[str]:
         return [call.path for call in self.calls]
+
+    def clock(self) -> float:
+        return len(self.calls) * self.seconds
 
     def _play(self, peer: Peer) -> None:
         while seen := peer.request():

@@ -1,22 +1,16 @@
 """A provider whose answers are written down beforehand: real sockets, real requests, a list of what it was asked."""
 
 import json
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from random import Random
-from typing import Any, Self
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl
 
-from typing_extensions import override
-
-from shared.errors import SecretUnavailable
 from shared.provider import Provider
-from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
 from shared.provider.wire.transport import Transport
+from tests.support.asking import provider
+from tests.support.servers import Peer, Says, Seen, Wire
 
 Json = Any
 
@@ -109,29 +103,16 @@ DRIPPING = Said(drips=True)
 
 def provider_at(url: str, file: Json = EXAMPLE) -> Provider:
     """A provider as the file says, its server at that URL."""
-    rules, transport = Rules.from_json(file, url), Transport(8)
-    return Provider(rules, transport, Credentials(rules.security, _no_secret, transport), Random(1))
+    return provider(Rules.from_json(file, url), transport=Transport(8))
 
 
-def _no_secret(reference: str, *, fresh: bool = False) -> str:
-    raise SecretUnavailable(reference)
-
-
-class Simulator:
+class Simulator(Wire):
     """Serves in threads of this process; a context manager."""
 
     def __init__(self) -> None:
+        super().__init__(self._play)
         self.asked: list[Asked] = []
-        self.closing = threading.Event()
         self._scripts: dict[str, list[Said]] = {}
-        self._lock = threading.Lock()
-        self._server = _Server(self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.005,), daemon=True)
-
-    @property
-    def url(self) -> str:
-        """The base URL."""
-        return f"http://127.0.0.1:{self._server.server_port}"
 
     def say(self, *answers: Said, to: str = "") -> None:
         """Answer requests about the task `to` (else about any) with these in turn, the last again and again."""
@@ -158,70 +139,20 @@ class Simulator:
             script = self._scripts[asked.name if asked.name in self._scripts else ""]
             return script.pop(0) if len(script) > 1 else script[0]
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
-    def __init__(self, simulator: Simulator) -> None:
-        self.simulator = simulator
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @override
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is no news."""
+    def _play(self, peer: Peer) -> None:
+        while seen := peer.request():
+            said = self.take(_asked(seen))
+            if said.before:
+                said.before()
+            if said.hangs_up:
+                return
+            length = {"Content-Length": "1000000"} if said.drips else {}
+            peer.send(Says(said.status, said.body, dict(said.headers) | length).raw())
+            if said.drips:
+                peer.drip(b" ")
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    server: _Server
-
-    def answer(self) -> None:
-        said = self.server.simulator.take(self._asked())
-        if said.before:
-            said.before()
-        if said.hangs_up:
-            self.close_connection = True
-            return
-        self.send_response(said.status)
-        for name, value in said.headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", "1000000" if said.drips else str(len(said.body)))
-        self.end_headers()
-        self.wfile.write(said.body)
-        if said.drips:
-            self._drip()
-
-    do_GET = do_POST = do_DELETE = answer  # noqa: N815 (http.server's names)
-
-    def _asked(self) -> Asked:
-        url = urlsplit(self.path)
-        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = json.loads(raw) if raw else None
-        name = dict(parse_qsl(url.query)).get("task-name") or (body or {}).get("name", "")
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        return Asked(self.command, url.path, name, headers, body)
-
-    def _drip(self) -> None:
-        with suppress(OSError):
-            while not self.server.simulator.closing.wait(0.01):
-                self.wfile.write(b" ")
-                self.wfile.flush()
-        self.close_connection = True
-
-    @override
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Quiet: `asked` tells."""
+def _asked(seen: Seen) -> Asked:
+    body = json.loads(seen.body) if seen.body else None
+    name = dict(parse_qsl(seen.query)).get("task-name") or (body or {}).get("name", "")
+    return Asked(seen.method, seen.path, name, {name.lower(): value for name, value in seen.headers.items()}, body)

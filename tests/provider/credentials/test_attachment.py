@@ -111,8 +111,7 @@ def test_a_link_that_is_the_result_comes_without_the_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("security", "error"),
-    [(BEARER, "bad Bearer MASKED"), (HEADER, "bad Key MASKED"), (BASIC, "bad Basic MASKED")],
+    ("security", "error"), [(BEARER, "bad Bearer MASKED"), (HEADER, "bad Key MASKED"), (BASIC, "bad Basic MASKED")]
 )
 def test_an_error_that_quotes_the_credential_is_kept_without_it(security: Any, error: str) -> None:
     def answer(seen: Seen) -> Says:

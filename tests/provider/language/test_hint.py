@@ -90,18 +90,11 @@ def test_an_unusable_hint_leaves_the_word_to_the_next() -> None:
 @pytest.mark.parametrize(
     ("unit", "value", "seconds"),
     [
-        ("s", 2.5, 2.5),
-        ("s", "2.5", 2.5),
-        ("ms", 2500, 2.5),
-        ("ms", -1, None),
-        ("epoch", NOW / 1000 + 30, 30),
-        ("epoch", str(NOW // 1000 + 30), 30),
-        ("epoch", 0, 0),
-        ("http-date", date(30), 30),
-        ("http-date", 30, None),
+        ("s", 2.5, 2.5), ("s", "2.5", 2.5), ("ms", 2500, 2.5), ("ms", -1, None), ("epoch", NOW / 1000 + 30, 30),
+        ("epoch", str(NOW // 1000 + 30), 30), ("epoch", 0, 0), ("http-date", date(30), 30), ("http-date", 30, None),
         ("http-date", None, None),
     ],
-)
+)  # fmt: skip
 def test_a_hint_is_read_in_its_unit(unit: Any, value: Any, seconds: float | None) -> None:
     assert hinted({}, Hint(argument=Expression("body.at"), unit=unit), body={"at": value}) == seconds
 
@@ -128,8 +121,7 @@ PACE = {"initialDelay": 10, "minDelay": 5, "maxDelay": 60, **NO_JITTER}
 
 
 @pytest.mark.parametrize(
-    ("value", "delay"),
-    [("120", 120), (date(120), 120), (date(-120), 5), ("1", 5), ("soon", 10), (None, 10)],
+    ("value", "delay"), [("120", 120), (date(120), 120), (date(-120), 5), ("1", 5), ("soon", 10), (None, 10)]
 )
 def test_a_hint_is_due_as_it_says_never_below_the_floor_and_else_the_backoff_counts(
     value: str | None, delay: float

@@ -36,28 +36,16 @@ EVERYTHING: Json = {
         {"type": "http", "scheme": "basic", "secret": "env:A"},
         {"type": "apiKey", "in": "header", "name": "X-Key", "prefix": "Key ", "secret": "ssm:/a"},
         {
-            "type": "oauth2",
-            "flow": "clientCredentials",
-            "tokenUrl": "https://auth.example.com/token",
-            "scopes": ["a"],
-            "clientId": "me",
-            "clientSecret": "secretsmanager:a#b",
-            "clientAuth": "post",
+            "type": "oauth2", "flow": "clientCredentials", "tokenUrl": "https://auth.example.com/token",
+            "scopes": ["a"], "clientId": "me", "clientSecret": "secretsmanager:a#b", "clientAuth": "post",
             "params": {"audience": "x"},
         },
     ],
     "submit": [
         {
-            "method": "POST",
-            "url": "/a/${input.a}",
-            "query": {"b": 1},
-            "headers": {"Idempotency-Key": "${task.id}"},
-            "body": {"c": ["${input}"], "webhook": "${callback.url}"},
-            "contentType": "application/json",
-            "repeatable": True,
-            "outputs": {"id": "body.id"},
-            "decode": "json",
-            "timeout": 5,
+            "method": "POST", "url": "/a/${input.a}", "query": {"b": 1}, "headers": {"Idempotency-Key": "${task.id}"},
+            "body": {"c": ["${input}"], "webhook": "${callback.url}"}, "contentType": "application/json",
+            "repeatable": True, "outputs": {"id": "body.id"}, "decode": "json", "timeout": 5,
         }
     ],
     "poll": {"url": "/a/${outputs.id}"},
@@ -73,15 +61,8 @@ EVERYTHING: Json = {
     "progress": "body.progress",
     "error": "body.error",
     "polling": {
-        "initialDelay": 1,
-        "minDelay": 1,
-        "maxDelay": 60,
-        "multiplier": 1.5,
-        "jitter": "none",
-        "hints": [{"argument": "body.eta", "unit": "ms"}],
-        "maxWaitTime": 100,
-        "maxErrors": 3,
-        "maxResubmits": 0,
+        "initialDelay": 1, "minDelay": 1, "maxDelay": 60, "multiplier": 1.5, "jitter": "none",
+        "hints": [{"argument": "body.eta", "unit": "ms"}], "maxWaitTime": 100, "maxErrors": 3, "maxResubmits": 0,
         "notFoundGrace": 10,
     },
     "freshness": 60,
@@ -89,28 +70,20 @@ EVERYTHING: Json = {
     "firstAnswer": 20,
     "callback": {
         "signature": {
-            "header": "X-Signature",
-            "secret": "ssm:/a",
-            "algorithm": "hmac-sha512",
-            "encoding": "base64",
+            "header": "X-Signature", "secret": "ssm:/a", "algorithm": "hmac-sha512", "encoding": "base64",
             "prefix": "v1=",
         }
     },
     "limits": {"rate": {"requests": 10, "seconds": 1.5, "burst": 20}, "parallel": 4, "openJobs": 100},
-}
+}  # fmt: skip
 WRONG: tuple[Json, ...] = (
     None, True, 0, -1, 0.5, 1.0, 2.5, 21, "", "x", "GET", "${input.a}", [], ["x"], [1], [{}], {}, {"a": 1}, {"a": "b"},
 )  # fmt: skip
 
 BEYOND_A_SCHEMA = (
-    "is not JMESPath",
-    "must be a reference",
-    "must be an absolute",
-    "uses response",
-    "must be a status",
-    "url is for result",
-    "outputs, task, callback and response",
-)
+    "is not JMESPath", "must be a reference", "must be an absolute", "uses response", "must be a status",
+    "url is for result", "outputs, task, callback and response",
+)  # fmt: skip
 """What only the types and the cross-checks refuse: a schema without formats cannot say it."""
 
 

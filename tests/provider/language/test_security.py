@@ -43,28 +43,20 @@ def test_each_scheme_is_read_with_its_defaults() -> None:
         ApiKey(where="header", name="X-Key", prefix="", secret=Reference("env:KEY")),
         ApiKey(where="query", name="X-Key", prefix="T ", secret=Reference("env:KEY")),
         OAuth2(
-            token_url=Url("https://login.example/token"),
-            scopes=(),
-            client_id="us",
-            client_secret=Reference("env:KEY"),
-            client_auth="basic",
-            params={},
+            token_url=Url("https://login.example/token"), scopes=(), client_id="us",
+            client_secret=Reference("env:KEY"), client_auth="basic", params={},
         ),
-    )
+    )  # fmt: skip
 
 
 def test_every_part_of_a_client_is_read() -> None:
     whole = OAUTH | {"flow": "clientCredentials", "scopes": ["a"], "clientAuth": "post", "params": {"audience": "x"}}
     assert schemes(whole) == (
         OAuth2(
-            token_url=Url("https://login.example/token"),
-            scopes=("a",),
-            client_id="us",
-            client_secret=Reference("env:KEY"),
-            client_auth="post",
-            params={"audience": "x"},
+            token_url=Url("https://login.example/token"), scopes=("a",), client_id="us",
+            client_secret=Reference("env:KEY"), client_auth="post", params={"audience": "x"},
         ),
-    )
+    )  # fmt: skip
 
 
 def test_no_security_is_none() -> None:
@@ -82,18 +74,10 @@ def test_a_secret_is_named_by_a_reference(reference: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        MARKER,
-        f"Bearer {MARKER}",
-        f"ssm:{MARKER}",
-        f"ssm: /{MARKER}",
-        f"ssm:/a {MARKER}",
-        f"env:{MARKER}",
-        f"env:1{MARKER}",
-        f"vault:{MARKER}",
-        f"${{env:{MARKER}}}",
-        f"env:A\n{MARKER}",
+        MARKER, f"Bearer {MARKER}", f"ssm:{MARKER}", f"ssm: /{MARKER}", f"ssm:/a {MARKER}", f"env:{MARKER}",
+        f"env:1{MARKER}", f"vault:{MARKER}", f"${{env:{MARKER}}}", f"env:A\n{MARKER}",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize(("scheme", "key"), [(BEARER, "secret"), (KEY, "secret"), (OAUTH, "clientSecret")])
 def test_a_secret_itself_is_refused_and_not_quoted(scheme: dict[str, Any], key: str, value: str) -> None:
     told = faults(scheme | {key: value})
