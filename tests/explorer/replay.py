@@ -26,15 +26,7 @@ from shared.work.parts import Parts
 from shared.work.reconcile import Reconciler
 from shared.work.tick import Clockwork, Tick
 from shared.work.worker import Worker
-from tests.explorer.scenario import (
-    FUNCTION_SECONDS,
-    LEASE_SECONDS,
-    PROVIDER,
-    SETTINGS,
-    TASK,
-    Kind,
-    Scenario,
-)
+from tests.explorer.scenario import FUNCTION_SECONDS, LEASE_SECONDS, PROVIDER, SETTINGS, TASK, Kind, Scenario
 from tests.support.clock import START_MS
 
 

@@ -25,11 +25,7 @@ from shared.record import Record
 from shared.task import Task
 from tests.support.keys import Bench
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.slow,
-    pytest.mark.parametrize("redis_kind", ["valkey"], indirect=True),
-]
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.parametrize("redis_kind", ["valkey"], indirect=True)]
 
 WORKERS = 4
 SLOTS = 5
@@ -171,13 +167,8 @@ def working(redis_url: str, files: Callable[[str], Mapping[str, Any]]) -> Iterat
 
 
 def start(redis_url: str, name: str, files: Mapping[str, Any]) -> "subprocess.Popen[str]":
-    settings = {
-        "PARALLEL_TASKS": str(SLOTS),
-        "TICK_SECONDS": "0.05",
-        "WINDOW_SECONDS": "2",
-        "IDLE_SECONDS": "0.2",
-        "ATTEMPT_SECONDS": "4",
-    }
+    settings = {"TICK_SECONDS": "0.05", "WINDOW_SECONDS": "2", "IDLE_SECONDS": "0.2", "ATTEMPT_SECONDS": "4"}
+    settings["PARALLEL_TASKS"] = str(SLOTS)
     made = subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "tests.support.ticking"], stdin=subprocess.PIPE, text=True, cwd=ROOT
     )

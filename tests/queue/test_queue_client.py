@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, BinaryIO, TypeAlias
 
 import pytest
@@ -73,25 +73,14 @@ class ScriptedRedis:
         return b"+OK\r\n"
 
 
+Scripted: TypeAlias = Callable[..., tuple[ScriptedRedis, Queue]]
+
+
 def _command(stream: BinaryIO) -> list[bytes]:
     count = stream.readline()
     if not count:
         return []
     return [stream.read(int(stream.readline()[1:]) + 2)[:-2] for _ in range(int(count[1:]))]
-
-
-@pytest.fixture
-def server() -> Iterator[Callable[..., ScriptedRedis]]:
-    """Starts a scripted Redis."""
-    started: list[ScriptedRedis] = []
-
-    def start(*replies: Reply) -> ScriptedRedis:
-        started.append(ScriptedRedis(*replies))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
 
 
 @pytest.fixture
@@ -102,7 +91,8 @@ def queue_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Queue]
     def make(url: str) -> Queue:
         monkeypatch.setenv("REDIS_URL", url)
         made.append(wiring.queue())
-        _kwargs(made[-1])["socket_timeout"] = READ_SECONDS
+        client: Any = made[-1]._client
+        client.connection_pool.connection_kwargs["socket_timeout"] = READ_SECONDS
         return made[-1]
 
     yield make
@@ -110,44 +100,30 @@ def queue_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Queue]
         queue._client.close()
 
 
-def _kwargs(queue: Queue) -> dict[str, Any]:
-    client: Any = queue._client
-    kwargs: dict[str, Any] = client.connection_pool.connection_kwargs
-    return kwargs
+@pytest.fixture
+def scripted(queue_of: Callable[[str], Queue]) -> Iterator[Scripted]:
+    """Starts a scripted Redis with these replies, and the queue over it."""
+    with ExitStack() as stack:
+
+        def start(*replies: Reply) -> tuple[ScriptedRedis, Queue]:
+            redis = ScriptedRedis(*replies)
+            stack.callback(redis.close)
+            return redis, queue_of(redis.url)
+
+        yield start
 
 
 def claim(queue: Queue) -> Claim:
     return queue.claim("example", limit=1, lease_seconds=30, token="t")
 
 
-def test_it_connects_within_a_second_and_reads_within_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    kwargs = _kwargs(wiring.queue())
-    assert (kwargs["socket_connect_timeout"], kwargs["socket_timeout"]) == (1, 2)
-
-
-def test_a_call_is_answered(server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]) -> None:
-    redis = server(NOTHING_DUE)
-    assert claim(queue_of(redis.url)) == Claim((), None, suspects=False, expired=0)
-    assert len(redis.calls) == 1
-
-
-def test_a_claim_whose_reply_does_not_come_is_not_repeated(
-    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]
-) -> None:
-    redis = server(b"")
-    with pytest.raises(QueueUnavailable, match="Timeout"):
-        claim(queue_of(redis.url))
-    assert len(redis.calls) == 1
-
-
-@pytest.mark.parametrize("verb", ["add", "complete", "release", "bury", "forget", "hasten", "look", "dead"])
-def test_no_call_waits_for_two_replies(
-    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue], verb: str
-) -> None:
-    redis = server(b"")
-    queue, task = queue_of(redis.url), Task("example", "a")
+@pytest.mark.parametrize("verb", ["claim", "add", "complete", "release", "bury", "forget", "hasten", "look", "dead"])
+def test_no_call_waits_for_two_replies(scripted: Scripted, verb: str) -> None:
+    redis, queue = scripted(b"")
+    task = Task("example", "a")
     hold = Hold(task, 1, "t")
     calls: dict[str, Callable[[], object]] = {
+        "claim": lambda: claim(queue),
         "add": lambda: queue.add([Add(task, 1, "{}")], token="t"),
         "complete": lambda: queue.complete([hold]),
         "release": lambda: queue.release([Release(hold, 0, None)]),
@@ -157,46 +133,38 @@ def test_no_call_waits_for_two_replies(
         "look": lambda: queue.look([task]),
         "dead": lambda: queue.dead("example"),
     }
-    with pytest.raises(QueueUnavailable):
+    with pytest.raises(QueueUnavailable, match="Timeout"):
         calls[verb]()
     assert len(redis.calls) == 1
 
 
-def test_a_call_whose_connection_breaks_is_repeated_once_and_no_more(
-    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]
-) -> None:
-    redis = server(None)
+def test_a_call_whose_connection_breaks_is_repeated_once_and_no_more(scripted: Scripted) -> None:
+    redis, queue = scripted(None)
     with pytest.raises(QueueUnavailable):
-        claim(queue_of(redis.url))
+        claim(queue)
     assert len(redis.calls) == 2
 
 
-def test_a_call_whose_connection_breaks_once_succeeds(
-    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]
-) -> None:
-    redis = server(None, NOTHING_DUE)
-    assert claim(queue_of(redis.url)).tasks == ()
+def test_a_call_whose_connection_breaks_once_succeeds(scripted: Scripted) -> None:
+    redis, queue = scripted(None, NOTHING_DUE)
+    assert claim(queue).tasks == ()
     assert redis.calls[0] == redis.calls[1]
 
 
 @pytest.mark.promise("ends", "scripts that Redis has forgotten and connections that were cut cost nothing")
-def test_a_connection_that_was_cut_while_idle_costs_nothing(
-    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue]
-) -> None:
-    redis = server(NOTHING_DUE)
-    queue = queue_of(redis.url)
-    claim(queue)
+def test_a_connection_that_was_cut_while_idle_costs_nothing(scripted: Scripted) -> None:
+    redis, queue = scripted(NOTHING_DUE)
+    assert claim(queue) == Claim((), None, suspects=False, expired=0)
+    assert len(redis.calls) == 1
     redis.hang_up()
     assert claim(queue).tasks == ()
 
 
 @pytest.mark.parametrize("error", ["READONLY replica", "LOADING", "OOM command not allowed", "NOAUTH", "ERR broken"])
-def test_an_error_reply_is_unavailable_and_not_repeated_by_the_client(
-    server: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue], error: str
-) -> None:
-    redis = server(f"-{error}\r\n".encode())
+def test_an_error_reply_is_unavailable_and_not_repeated_by_the_client(scripted: Scripted, error: str) -> None:
+    redis, queue = scripted(f"-{error}\r\n".encode())
     with pytest.raises(QueueUnavailable):
-        claim(queue_of(redis.url))
+        claim(queue)
     assert len(redis.calls) <= 2
 
 

@@ -5,14 +5,11 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.types import TypeSerializer
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shared.codec import MAX_DEPTH
 from shared.errors import StoreTooLarge
 from shared.store import Item
 from shared.store.item import (
-    GZIP_ABOVE_BYTES,
     MAX_VALUE_BYTES,
     SHARDS,
     digest,
@@ -42,20 +39,8 @@ def item(**attributes: Any) -> Item:
     return parsed
 
 
-def there_and_back(value: Any, name: str = "data") -> Any:
-    return getattr(item(**{name: packed(value, name)}), name)
-
-
-def deep(levels: int) -> Any:
-    value: Any = "x"
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-@pytest.mark.parametrize("none", [None, {}])
-def test_no_attributes_are_no_item(none: Any) -> None:
-    assert parse(none) is None
+def test_no_attributes_are_no_item() -> None:
+    assert parse(None) is parse({}) is None
 
 
 def test_what_the_item_lacks_is_none() -> None:
@@ -68,29 +53,8 @@ def test_numbers_and_the_attempt_are_read() -> None:
     assert item(attempt={"resubmits": 1}).submitted_at is None
 
 
-@pytest.mark.parametrize(
-    "value", [30.40, 0.1 + 0.2, 1e-7, 1e200, 5e-324, 10**38 + 7, 3, 1.5, 1e22, [], {}, "", None, {"": ""}, deep(40)]
-)
-def test_a_value_comes_back_equal_and_of_its_kind(value: Any) -> None:
-    back = there_and_back(value)
-    assert (back, type(back)) == (value, type(value))
-
-
-def test_data_as_deep_as_is_taken_from_outside_comes_back() -> None:
+def test_data_as_deep_as_is_taken_from_outside_come_back() -> None:
     assert there_and_back(deep(MAX_DEPTH)) == deep(MAX_DEPTH)
-
-
-@given(st.text(max_size=50))
-def test_any_text_comes_back(text: str) -> None:
-    assert there_and_back(text) == text
-
-
-def test_above_four_kilobytes_text_is_compressed() -> None:
-    at_the_limit, above = "x" * (GZIP_ABOVE_BYTES - 2), "x" * (GZIP_ABOVE_BYTES - 1)
-    assert isinstance(packed(at_the_limit, "data"), str)
-    assert isinstance(packed(above, "data"), bytes)
-    assert len(packed(above, "data")) < 100
-    assert there_and_back(above) == above
 
 
 def test_the_same_value_is_packed_to_the_same_bytes() -> None:
@@ -102,11 +66,6 @@ def test_a_value_over_its_limit_is_refused_before_anything_is_sent(name: str) ->
     incompressible = "".join(chr(0x4E00 + i * 7919 % 20000) for i in range(200_000))
     with pytest.raises(StoreTooLarge, match=f"{name} takes .* bytes, the limit is {MAX_VALUE_BYTES[name]}"):
         packed(incompressible, name)
-
-
-def test_all_values_at_their_limits_fit_into_an_item_together() -> None:
-    names_and_keys = 8 * 1024
-    assert sum(MAX_VALUE_BYTES.values()) + names_and_keys <= 400 * 1024
 
 
 def test_the_size_is_counted_in_bytes_not_characters() -> None:
