@@ -1,12 +1,10 @@
 """What an attempt found: four values, stored by `worker.py` and settled by `settle.py`."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from shared.codec import Json
 from shared.reasons import Reason
-
-RetryAction: TypeAlias = Literal["resubmit", "reauthenticate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,6 @@ class Retry:
 
     delay_seconds: float
     reason: Reason
-    action: RetryAction | None = None
     pause_seconds: float = 0
 
 

@@ -23,6 +23,8 @@ from shared.record import Record
 from shared.task import Task
 
 ATTEMPT_SECONDS = 20.0
+ACTIONS = {Reason.RESUBMIT: "resubmit", Reason.UNAUTHORIZED: "reauthenticate"}
+"""What conversations call the next attempt's way of its own, after these reasons."""
 
 
 class VectorError(MeanwhileError):
@@ -100,8 +102,8 @@ def described(outcome: Outcome, record: Record) -> dict[str, Json]:
             return {"state": "in_progress", "delay": delay, "partial": partial, "progress": progress}
         case Completed(data):
             return {"state": "completed", "data": data}
-        case Retry(delay, reason, action):
-            return {"state": "retry", "delay": delay, "reason": reason, "action": action}
+        case Retry(delay, reason):
+            return {"state": "retry", "delay": delay, "reason": reason, "action": ACTIONS.get(reason)}
         case Failed(reason, error):
             return {"state": "failed", "reason": reason, "error": error, "partial": record.partial}
 

@@ -86,8 +86,8 @@ class Witness(Listener):
                 known = "" if partial is None else f", partial data {self._shown(partial)}"
                 known += "" if progress is None else f", progress {self._shown(progress)}"
                 self._say(f"  = still running{known}; next attempt in {span(delay)}")
-            case Retry(delay, reason, action):
-                begins = " with a new job" if action == "resubmit" else ""
+            case Retry(delay, reason):
+                begins = " with a new job" if reason is Reason.RESUBMIT else ""
                 self._say(f"  = error: {reason}{_meaning(reason)}; tried again{begins} in {span(delay)}")
             case Completed(data):
                 nothing = f" ({self._rules.data.text} finds nothing)" if data is None else ""

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from shared.codec import Json
 from shared.errors import TransportError
-from shared.outcome import Completed, Failed, Pending, RetryAction
+from shared.outcome import Completed, Failed, Pending
 from shared.provider.delays import Delays, Finding
 from shared.provider.exchange import Decoded, Exchange, enveloped
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
@@ -170,7 +170,7 @@ class Attempt:
             if status == 401 and self.exchange.credentials.renewable and self.record.unauthorized_at is None:
                 # the first in a row: a retry at once, with a token younger than this 401
                 record = dataclasses.replace(self.record, unauthorized_at=self.now)
-                return self.delays.retry(record, self.now, Reason.UNAUTHORIZED, 0, action="reauthenticate")
+                return self.delays.retry(record, self.now, Reason.UNAUTHORIZED, 0)
             if status == 404 and stage == "poll" and self.in_grace():
                 return self.retry(Reason.NOT_FOUND_GRACE, reply)
             foreign = origin_of(reply.url) not in self.exchange.allowed
@@ -186,13 +186,13 @@ class Attempt:
             return Finding(Failed(Reason.TOO_MANY_RESUBMITS, self.rules.error.of(reply.envelope)), self.record)
         resubmits = self.record.resubmits + 1
         self.record = dataclasses.replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
-        return self.retry(Reason.RESUBMIT, reply, "resubmit")
+        return self.retry(Reason.RESUBMIT, reply)
 
-    def retry(self, reason: Reason, reply: Decoded, action: RetryAction | None = None) -> Finding:
+    def retry(self, reason: Reason, reply: Decoded) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
         said, hint = self.rules.error.of(reply.envelope), self.hinted(reply.envelope)
         pause = hint if hint is not None and reply.status in (429, 503) else 0
-        return self.delays.retry(record, self.now, reason, hint, said=said, action=action, pause=pause)
+        return self.delays.retry(record, self.now, reason, hint, said, pause)
 
     def hinted(self, envelope: dict[str, Json]) -> float | None:
         """The reply's own delay, raised to the file's shortest."""

@@ -7,7 +7,7 @@ from random import Random
 
 from shared.codec import Json
 from shared.limits import Health
-from shared.outcome import Completed, Failed, Outcome, Pending, Retry, RetryAction
+from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider.language.rules import Rules
 from shared.reasons import Reason, Trait, having
 from shared.record import Record
@@ -40,15 +40,7 @@ class Delays:
         return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
 
     def retry(
-        self,
-        record: Record,
-        now: int,
-        reason: Reason,
-        hint: float | None = None,
-        *,
-        said: Json = None,
-        action: RetryAction | None = None,
-        pause: float = 0,
+        self, record: Record, now: int, reason: Reason, hint: float | None = None, said: Json = None, pause: float = 0
     ) -> Finding:
         """After an error that says nothing about the job: another try, or the end after too many in a row.
 
@@ -59,7 +51,7 @@ class Delays:
             return Finding(Failed(Reason.TOO_MANY_ERRORS, reason if said is None else said, pause), record)
         delay = self.rules.polling.after_error(record.errors, self.random) if hint is None else hint
         cut = self._until_deadline(record, now, delay)
-        outcome = Failed(Reason.TIMEOUT, None, pause) if cut is None else Retry(cut, reason, action, pause)
+        outcome = Failed(Reason.TIMEOUT, None, pause) if cut is None else Retry(cut, reason, pause)
         return Finding(outcome, record)
 
     def health(self, findings: Mapping[str, Finding]) -> Health:

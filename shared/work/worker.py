@@ -142,7 +142,7 @@ class Worker:
         """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""
         if record.digest != record.saved:
             try:
-                resubmit = isinstance(outcome, Retry) and outcome.action == "resubmit"
+                resubmit = isinstance(outcome, Retry) and outcome.reason is Reason.RESUBMIT
                 return self.parts.store.save(hold.task, record, now, resubmit=resubmit), record.confirmed(now)
             except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
                 if record.partial is None:
@@ -199,7 +199,7 @@ def _resumed(record: Record, item: Item) -> Record:
 def _unstored(found: Settlement, before: Record) -> Settlement:
     """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
     match found.outcome:
-        case Retry(delay_seconds=delay, action="resubmit"):  # it must stand in the item before it may happen
+        case Retry(delay, Reason.RESUBMIT):  # it must stand in the item before it may happen
             return replace(found, delay_seconds=delay, record=before)
         case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
             return replace(found, delay_seconds=delay)

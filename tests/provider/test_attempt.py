@@ -400,7 +400,7 @@ def test_a_resubmit_begins_another_job_and_no_more_of_them_than_the_file_allows(
     with Site(answering(routes)) as site:
         asked = provider(rules(site.url, **POLLED, acceptors=LOST, polling=PACE))
         first = ask(asked, submitted(polls=7, job_at=START_MS))
-        assert first.outcome == Retry(5, Reason.RESUBMIT, "resubmit")
+        assert first.outcome == Retry(5, Reason.RESUBMIT)
         known = first.record
         assert (known.outputs, known.resubmits, known.polls, known.job_at) == (None, 1, 0, None)
         assert known.submitted_at == START_MS

@@ -231,10 +231,9 @@ def check(finding: Finding) -> None:
         case Pending(delay, partial, progress):
             assert 0 <= delay < float("inf")
             dumps([partial, progress])
-        case Retry(delay, reason, action):
+        case Retry(delay, reason):
             assert 0 <= delay < float("inf")
             assert reason
-            assert action in (None, "resubmit", "reauthenticate")
         case Completed(data):
             dumps(data)
         case Failed(reason, error):

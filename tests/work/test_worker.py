@@ -10,7 +10,7 @@ import pytest
 
 from shared.codec import dumps
 from shared.errors import StoreTooLarge
-from shared.outcome import Completed, Failed, Retry, RetryAction
+from shared.outcome import Completed, Failed, Retry
 from shared.provider import Finding, Provider
 from shared.queue import Claimed, Hold
 from shared.reasons import Reason
@@ -422,7 +422,7 @@ def test_a_resubmit_stands_in_the_item_before_it_happens(desk: Desk) -> None:
     record = desk.save(desk.record(outputs={"id": "j-1"}).confirmed(desk.clock()))
     settlement = desk.work(says(200, {"status": "lost"}), record=record)
     assert isinstance(settlement.outcome, Retry)
-    assert settlement.outcome.action == "resubmit"
+    assert settlement.outcome.reason == "resubmit"
     assert (desk.item.outputs, desk.item.resubmits) == (None, 1)
     desk.again(settlement, pending(id="j-2"))
     assert desk.simulator.calls() == ["GET /jobs/j-1", "POST /jobs"]
@@ -542,13 +542,13 @@ def test_a_task_of_a_provider_whose_file_is_gone_is_given_back(desk: Desk) -> No
     assert desk.work().verb == "release"
 
 
-@pytest.mark.parametrize("action", [None, "reauthenticate"])
+@pytest.mark.parametrize("reason", [Reason.HTTP, Reason.UNAUTHORIZED])
 def test_trouble_is_counted_although_nothing_can_be_stored(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, action: RetryAction | None
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, reason: Reason
 ) -> None:
     desk.begin("job")
     troubled = desk.record(submitted_at=5, errors=1, unauthorized_at=1)
-    finding = Finding(Retry(0, Reason.UNAUTHORIZED, action=action), troubled)
+    finding = Finding(Retry(0, reason), troubled)
     monkeypatch.setattr(Provider, "attempt", lambda *_, **__: finding)
     desk.outage.away = {"UpdateItem"}
     known = kept(desk.work())

@@ -304,7 +304,7 @@ def test_a_401_renews_the_token_once_in_a_row() -> None:
         site.accepted = lambda token: token != "token-1"
         first = ask(asked)
         assert isinstance(first.outcome, Retry)
-        assert (first.outcome.delay_seconds, first.outcome.action) == (0, "reauthenticate")
+        assert (first.outcome.delay_seconds, first.outcome.reason) == (0, "unauthorized")
         assert isinstance(ask(asked, first.record).outcome, Completed)
         assert site.issued == 2
 
