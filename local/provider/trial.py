@@ -46,7 +46,7 @@ class Trial:
         self._input = input_
         self._around = around
         self._mask = Mask()
-        self._names = Mask(self._mask)
+        self._names = Mask()
         self._references = [one.client_secret if isinstance(one, OAuth2) else one.secret for one in rules.security]
         self._recorder = Recorder(self._names, rules)
         self._witness = Witness(around.say, self._mask, rules)
@@ -95,8 +95,9 @@ class Trial:
 
     def _secret(self, reference: str, *, fresh: bool) -> str:
         value = self._around.read_secret(reference, fresh=fresh)
-        self._mask.learn(value)
-        self._mask.learn(value.partition(":")[2])  # a password behind a user
+        for mask in (self._mask, self._names):
+            mask.learn(value)
+            mask.learn(value.partition(":")[2])  # a password behind a user
         return value
 
     def _key(self, task: Task, record: Record) -> str:

@@ -13,7 +13,6 @@ from shared.outcome import Completed, Failed, Pending
 from shared.provider.delays import Delays, Finding
 from shared.provider.exchange import Decoded, Exchange, enveloped
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
-from shared.provider.language.hint import hinted_seconds
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import text_of, without_value
@@ -102,7 +101,8 @@ class Attempt:
         if stage == "result":
             if operation.optional:
                 return Finding(Completed(None), self.record)
-            return self.delays.retry(self.record, self.now, Reason.MISSING_LINK, self.hinted(context["response"]))
+            hint = self.rules.polling.hinted(context["response"], self.now)
+            return self.delays.retry(self.record, self.now, Reason.MISSING_LINK, hint)
         lacking = without_value(operation.url, context)
         reason = Reason.MISSING_OUTPUT if any(one.refers_to("outputs") for one in lacking) else Reason.MISSING_INPUT
         return Finding(Failed(reason, f"no value for {', '.join(one.text for one in lacking)}"), self.record)
@@ -134,7 +134,7 @@ class Attempt:
         self.learn(reply)
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed(Reason.MISSING_OUTPUT, rules.error.of(reply.envelope)), self.record)
-        finding = self.delays.pending(self.record, self.now, self.hinted(reply.envelope))
+        finding = self.delays.pending(self.record, self.now, self.rules.polling.hinted(reply.envelope, self.now))
         word = rules.status.of(reply.envelope)
         if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
             unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"
@@ -190,14 +190,9 @@ class Attempt:
 
     def retry(self, reason: Reason, reply: Decoded) -> Finding:
         record = dataclasses.replace(self.record, unauthorized_at=None)
-        said, hint = self.rules.error.of(reply.envelope), self.hinted(reply.envelope)
+        said, hint = self.rules.error.of(reply.envelope), self.rules.polling.hinted(reply.envelope, self.now)
         pause = hint if hint is not None and reply.status in (429, 503) else 0
         return self.delays.retry(record, self.now, reason, hint, said, pause)
-
-    def hinted(self, envelope: dict[str, Json]) -> float | None:
-        """The reply's own delay, raised to the file's shortest."""
-        seconds = hinted_seconds(self.rules.polling.hints, envelope, self.now)
-        return None if seconds is None else max(seconds, self.rules.polling.min_delay)
 
     def keep(self, reply: Decoded) -> None:
         """Keep the outputs so far; before there is a job none is recorded."""

@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import re
+from contextlib import suppress
 
 from shared.codec import Json, loads
 from shared.provider.language.operation import Decoding
@@ -68,9 +69,7 @@ def _rows(text: str) -> list[Json]:
 def _text(body: bytes, content_type: str) -> str:
     found = re.search(r"charset=\"?([\w.:-]+)", content_type)
     name = found[1] if found else "utf-8"
-    try:
+    with suppress(LookupError):  # none at all, or one that makes no text of bytes
         if codecs.lookup(name).name not in _NO_CHARSETS:
             return body.decode(name).removeprefix("\ufeff")
-    except LookupError:  # none at all, or one that makes no text of bytes
-        pass
     raise ValueError(f"unknown charset {name}")

@@ -72,8 +72,8 @@ class Provider:
 
         Pending(0): ask now; Pending(inf): the next poll stays where it is.
         """
-        exchange = self._exchange.begin(0, None)
-        return Attempt(self.rules, self.delays, exchange, self._context(task, record), record, now).hear(payload)
+        context = self._context(task, record)
+        return Attempt(self.rules, self.delays, self._exchange, context, record, now).hear(payload)
 
     def cancel(self, task: Task, record: Record, *, seconds: float) -> None:
         """Tell the provider that nobody waits any more; best effort, says nothing of success."""

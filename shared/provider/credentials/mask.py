@@ -11,22 +11,20 @@ MASKED = "MASKED"
 
 
 class Mask:
-    """What has been learned, here or by `base`, is replaced wherever it turns up: in texts, URLs, bodies."""
+    """What has been learned, `known`, is replaced wherever it turns up: in texts, URLs, bodies."""
 
-    def __init__(self, base: "Mask | None" = None) -> None:
-        self._base = base
-        self._known: dict[str, str] = {}
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
 
     def learn(self, secret: str, stand_in: str = MASKED) -> None:
         """Hide this text from now on."""
         if secret:
-            self._known[secret] = stand_in
+            self.known[secret] = stand_in
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        known = self.known()
-        for secret in sorted(known, key=len, reverse=True):
-            text = _spelled(secret).sub(known[secret].replace("\\", r"\\"), text)
+        for secret in sorted(self.known, key=len, reverse=True):
+            text = _spelled(secret).sub(self.known[secret].replace("\\", r"\\"), text)
         return text
 
     def value(self, value: Json) -> Json:
@@ -34,8 +32,8 @@ class Mask:
         match value:
             case str():
                 return self.text(value)
-            case int() | float() if str(value) in self.known():
-                return self.known()[str(value)]
+            case int() | float() if str(value) in self.known:
+                return self.known[str(value)]
             case dict():
                 return {self.text(name): self.value(one) for name, one in value.items()}
             case list():
@@ -44,11 +42,7 @@ class Mask:
 
     def may_be_in(self, body: bytes) -> bool:
         """Whether a secret may stand in an encoded body; false only where none does. Far cheaper than to look."""
-        return any(_trace(text).encode() in body for one in self.known() for text in (one, _in_base64(one)))
-
-    def known(self) -> dict[str, str]:
-        """What is hidden, and what stands in its place."""
-        return (self._base.known() if self._base else {}) | self._known
+        return any(_trace(text).encode() in body for one in self.known for text in (one, _in_base64(one)))
 
 
 def spellings(text: str) -> str:

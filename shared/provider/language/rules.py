@@ -32,9 +32,7 @@ Steps: TypeAlias = Operation | Annotated[tuple[Operation, ...], Meta(min_length=
 class Rules(Part, frozen=True, kw_only=True):
     """How to ask one slow API: docs/providers.md explains it, `python -m local.provider check FILE` checks it."""
 
-    schema: Annotated[str, says("leads editors to this schema: a URL, or a path from this file")] = field(
-        name="$schema", default=""
-    )
+    schema: Annotated[str, says("for editors: a URL, or a path from this file")] = field(name="$schema", default="")
     description: Annotated[str, says("for people")] = ""
     servers: Annotated[
         tuple[Url, ...],
@@ -49,9 +47,7 @@ class Rules(Part, frozen=True, kw_only=True):
     result: Annotated[
         Steps | UnsetType, says("sent in order after success, in the same attempt; data is read from the last reply")
     ] = UNSET
-    cancel: Annotated[
-        Operation | UnsetType, says("sent once, best effort, when a task is cancelled or its time is over")
-    ] = UNSET
+    cancel: Annotated[Operation | UnsetType, says("sent once, best effort, at a cancellation or timeout")] = UNSET
     acceptors: Annotated[
         tuple[Acceptor, ...], Meta(min_length=1), says("which replies mean what: the first that matches decides")
     ]

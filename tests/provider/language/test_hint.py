@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.provider.language.expression import Expression
-from shared.provider.language.hint import Hint, hinted_seconds
+from shared.provider.language.polling import Hint, Polling
 from tests.support.asking import NO_JITTER, ask, outcome, provider, rules, submitted
 from tests.support.clock import START_MS
 from tests.support.servers import Says, Site
@@ -23,7 +23,7 @@ def date(seconds: float) -> str:
 
 
 def hinted(headers: dict[str, Any], *hints: Hint, body: Any = None) -> float | None:
-    return hinted_seconds(hints, {"headers": headers, "body": body}, NOW)
+    return Polling(hints=hints, min_delay=0).hinted({"headers": headers, "body": body}, NOW)
 
 
 @pytest.mark.parametrize(
