@@ -22,9 +22,7 @@ class Operation(Part, frozen=True, kw_only=True):
     """One HTTP request, and how to read its reply."""
 
     method: Annotated[Method, says("the method")] = "GET"
-    url: Annotated[
-        str, says("absolute, or relative to servers[0]; values are encoded but for ${+…}; a lone ${…} is a whole URL")
-    ]
+    url: Annotated[str, says("absolute, or relative to servers[0]; values are encoded, but for ${+…} and a lone ${…}")]
     query: Annotated[
         dict[str, Any], says("added to the URL: a list is repeated, null left out, other non-text values sent as JSON")
     ] = field(default_factory=dict)
@@ -35,9 +33,7 @@ class Operation(Part, frozen=True, kw_only=True):
     content_type: Annotated[
         ContentType, says("the Content-Type, unless headers has one; a form takes an object, text and CSV a text")
     ] = "application/json"
-    repeatable: Annotated[
-        bool, says("submit: the same request sent again begins no second job, so that `check` asks for no key")
-    ] = False
+    repeatable: Annotated[bool, says("submit: sent again it begins no second job; `check` asks for no key")] = False
     outputs: Annotated[
         dict[str, Expression], says("taken from every reply below 400 and kept with the task; null never overwrites")
     ] = field(default_factory=dict)

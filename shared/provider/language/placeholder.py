@@ -1,9 +1,7 @@
 """Placeholders: `${expression}` in a provider file's URLs, queries, headers and bodies.
 
-An expression is JMESPath over {input, outputs, task: {id, name, provider}, callback: {url}, response}: `response` is
-the reply before, in submit and result operations; `callback` is for submit. A string that is one placeholder keeps the
-value's JSON type; elsewhere text is inserted. Inside a URL values are percent-encoded, `${+expression}` keeps the
-reserved characters (RFC 6570).
+A string that is one placeholder keeps the value's JSON type; elsewhere text is inserted. Inside a URL values are
+percent-encoded, `${+expression}` keeps the reserved characters (RFC 6570).
 """
 
 import re

@@ -40,17 +40,13 @@ class Rules(Part, frozen=True, kw_only=True):
         says("base URLs: the first is that of relative URLs; credentials and private addresses go with these alone"),
     ]
     security: Annotated[tuple[Scheme, ...], says("credentials; all of them are applied")] = ()
-    submit: Annotated[
-        Steps, says("begins the job; of several in order the next may use the `response`, and an error repeats all")
-    ]
+    submit: Annotated[Steps, says("begins the job; of several the next may use the `response`; an error repeats all")]
     poll: Annotated[Operation | UnsetType, says("asks after the job; absent: the last submit operation again")] = UNSET
     result: Annotated[
         Steps | UnsetType, says("sent in order after success, in the same attempt; data is read from the last reply")
     ] = UNSET
     cancel: Annotated[Operation | UnsetType, says("sent once, best effort, at a cancellation or timeout")] = UNSET
-    acceptors: Annotated[
-        tuple[Acceptor, ...], Meta(min_length=1), says("which replies mean what: the first that matches decides")
-    ]
+    acceptors: Annotated[tuple[Acceptor, ...], Meta(min_length=1), says("what replies mean: the first match decides")]
     status: Annotated[Expression, says("what acceptors look at unless they say otherwise")] = by_default(STATUS)
     data: Annotated[Expression, says("the data of a completed task")] = by_default(BODY)
     partial: Annotated[
