@@ -52,7 +52,7 @@ class Spill:
     bucket: str = ""
     spill_bytes: int = 0
     days: int = 1
-    client: Any = field(default=None, init=False)
+    made: Any = field(default=None, init=False)
     lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def keep(self, task: Task, generation: int, data: Json, now: int) -> Any:
@@ -126,9 +126,8 @@ class Spill:
         with self.lock:
             if self.make is None or not self.bucket:
                 raise DataUnavailable("S3: SPILL_BUCKET names no bucket")
-            if self.client is None:
-                self.client = self.make()
-            return self.client
+            self.made = self.made or self.make()
+            return self.made
 
 
 def _checksum(spilled: Spilled) -> str:

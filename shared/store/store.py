@@ -8,7 +8,7 @@ Every method raises StoreUnavailable when DynamoDB does not serve it.
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from shared.codec import Json
 from shared.errors import StoreTooLarge
@@ -91,7 +91,7 @@ class Store:
                 f"SET {first}, {_assigned(sets)} REMOVE {removed}",
                 f"{unchanged} AND attribute_not_exists(#open)",
                 sets | values,
-                returned="ALL_NEW",
+                read_back=True,
             )
         except ConditionFailed as failed:  # botocore repeats a call whose reply was lost: then it finds its own write
             there = parse(failed.attributes)
@@ -172,7 +172,7 @@ class Store:
         expires_at = now // 1000 + self._retention_seconds
         sets = {"status": status, "completed_at": now, "updated_at": now, "expires_at": expires_at, **sets}
         expression = f"SET {_assigned(sets)} REMOVE #open, #notify{removes}"
-        written = self._update(task, generation, expression, sets, returned="ALL_NEW")
+        written = self._update(task, generation, expression, sets, "", read_back=True)
         assert written
         return written
 
@@ -180,23 +180,16 @@ class Store:
         self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str
     ) -> Superseded | None:
         """Change a pending generation, if a further condition holds."""
-        written = self._update(task, generation, expression, values, further)
+        written = self._update(task, generation, expression, values, further, read_back=False)
         return written if isinstance(written, Superseded) else None
 
     def _update(
-        self,
-        task: Task,
-        generation: int,
-        expression: str,
-        values: dict[str, Any],
-        further: str = "",
-        *,
-        returned: Literal["ALL_NEW", "NONE"] = "NONE",
+        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str, *, read_back: bool
     ) -> Item | Superseded | None:
         values = {"generation": generation, "pending": "pending", **values}
         condition = f"#generation = :generation AND #status = :pending{further}"
         try:
-            return parse(self._table.update(task, expression, condition, values, returned=returned))
+            return parse(self._table.update(task, expression, condition, values, read_back=read_back))
         except ConditionFailed as failed:
             return Superseded(parse(failed.attributes))
 
