@@ -70,7 +70,8 @@ class Spill:
         spilled = Spilled(f"{folder}/data-{digest}", digest, len(body), in_answer, now)
         with _told_as(StoreUnavailable):
             self._client().put_object(
-                **self._place(spilled),
+                Bucket=self.bucket,
+                Key=spilled.key,
                 Body=body,
                 ChecksumAlgorithm="SHA256",
                 ChecksumSHA256=_checksum(spilled),
@@ -102,7 +103,7 @@ class Spill:
 
     def _fetched(self, spilled: Spilled) -> Json:
         with _told_as(DataUnavailable):
-            reply = self._client().get_object(**self._place(spilled))
+            reply = self._client().get_object(Bucket=self.bucket, Key=spilled.key)
             with closing(reply["Body"]) as stream:
                 body = stream.read() if reply["ContentLength"] == spilled.size else b""
         if hashlib.sha256(body).hexdigest() != spilled.digest:
@@ -111,16 +112,13 @@ class Spill:
 
     def _link(self, spilled: Spilled, now: int) -> Link:
         """A link to the object, which is there and is what was written."""
-        place = self._place(spilled)
+        place = {"Bucket": self.bucket, "Key": spilled.key}
         with _told_as(DataUnavailable):
             found = self._client().head_object(**place, ChecksumMode="ENABLED")
             if (found["ContentLength"], found.get("ChecksumSHA256")) != (spilled.size, _checksum(spilled)):
                 raise DataUnavailable(f"S3: {spilled.key} is not what was written")
             url = self._client().generate_presigned_url("get_object", Params=place, ExpiresIn=LINK_SECONDS)
         return Link(url, now + LINK_SECONDS * 1000)
-
-    def _place(self, spilled: Spilled) -> dict[str, str]:
-        return {"Bucket": self.bucket, "Key": spilled.key}
 
     def _client(self) -> Any:
         with self.lock:

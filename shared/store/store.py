@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A write that changed nothing: its generation is no longer pending, or knows a later job than a `save` does.
-
-    `item` is what stands there, if anything.
-    """
+    """A write that changed nothing: its generation is no longer pending, or knows a later job. `item` is what stands."""
 
     item: Item | None
 
@@ -66,16 +63,9 @@ class Store:
 
         Keeps the stored data, unless it had expired. None: somebody else was first; look again.
         """
-        sets = {
-            "status": "pending",
-            "input": packed(input_, "input"),
-            "input_digest": digest(input_),
-            "group": group,
-            "begun_by": secrets.token_hex(8),
-            "open": open_key(task),
-            "created_at": now,
-            "updated_at": now,
-        } | ({"notify": {notify}} if notify else {})
+        sets: dict[str, Any] = {"status": "pending", "group": group, "open": open_key(task), "created_at": now}
+        sets |= {"input": packed(input_, "input"), "input_digest": digest(input_), "updated_at": now}
+        sets |= {"begun_by": secrets.token_hex(8)} | ({"notify": {notify}} if notify else {})
         removed = "#expires_at, #completed_at, #error, #partial, #attempt"
         removed += "" if keep_outputs else ", #outputs"
         removed += "" if seen else ", #data"
@@ -122,9 +112,8 @@ class Store:
         """
         known = {"outputs": record.outputs, "partial": record.partial}
         sets = {"updated_at": now} | {name: packed(value, name) for name, value in known.items() if value is not None}
-        same_job = "#attempt.#resubmits = :resubmits"
-        if record.resubmits == 0:
-            same_job = f"(attribute_not_exists(#attempt) OR {same_job})"
+        none_yet = "attribute_not_exists(#attempt) OR " if record.resubmits == 0 else ""
+        same_job = f"({none_yet}#attempt.#resubmits = :resubmits)"
         values = sets | {"resubmits": record.resubmits}
         return self._write(task, record.generation, f"SET {_assigned(sets)}", values, f" AND {same_job}")
 

@@ -1,7 +1,4 @@
-"""The table in DynamoDB: what it answers as attributes, and its errors as ours.
-
-Every method raises StoreUnavailable when DynamoDB does not serve it.
-"""
+"""The table in DynamoDB: what it answers as attributes, and its errors as ours, StoreUnavailable above all."""
 
 import re
 from collections.abc import Callable, Iterator

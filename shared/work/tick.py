@@ -43,10 +43,7 @@ class Clockwork:
 
 @dataclass(slots=True)
 class Tick:
-    """One tick over all providers; `remaining` tells the seconds that the function has left.
-
-    Where more is due than it can ask in its window, it invites further ticks to work beside it.
-    """
+    """One tick over all providers; `remaining` tells the seconds that the function has left."""
 
     parts: Parts
     worker: Worker
@@ -83,8 +80,10 @@ class Tick:
             if self.in_flight:
                 self.call_for_help()
                 self.collect(wait_seconds)
-                if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:
-                    self.abandon()
+                if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:  # what still runs is left to its lease
+                    for claimed in self.in_flight.values():
+                        self.tally[claimed.hold.task.provider]["abandoned"] += 1
+                    log.error("attempts abandoned", extra={"count": len(self.in_flight)})
                     return
             elif wait_seconds > min(self.parts.settings.idle_seconds, self.window_seconds - self.elapsed()):
                 return
@@ -200,9 +199,3 @@ class Tick:
         except QueueUnavailable as error:
             self.tally[provider]["unreachable"] += 1
             log.error("queue unavailable", extra={"provider": provider, "reason": str(error)})
-
-    def abandon(self) -> None:
-        """Leave what still runs, although its time is long over, to its lease."""
-        for claimed in self.in_flight.values():
-            self.tally[claimed.hold.task.provider]["abandoned"] += 1
-        log.error("attempts abandoned", extra={"count": len(self.in_flight)})
