@@ -167,14 +167,11 @@ class Queue:
         return [Task(provider, name) for name in sorted(names)]
 
     def _members(self, provider: str, key: str) -> list[Task]:
-        names = self._guarded(
-            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, key), count=BATCH)}
-        )
-        return [Task(provider, name) for name in names]
+        found = self._guarded(lambda: dict(self._client.zscan_iter(self._key(provider, key), count=BATCH)))
+        return [Task(provider, name) for name in found]
 
     def _settle(self, verb: str, rows: Sequence[Row], health: Health) -> list[bool]:
-        said = [int(row[0].name in health.well) - int(row[0].name in health.unwell) for row in rows]
-        answered = [(*row, answer) for row, answer in zip(rows, said, strict=True)]
+        answered = [(*row, int(row[0].name in health.well) - int(row[0].name in health.unwell)) for row in rows]
         return [bool(done) for done in self._run(verb, answered, _heard(health))]
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:

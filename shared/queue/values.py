@@ -31,7 +31,7 @@ class Add(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A task to give back: due after `delay_seconds`, with a new record or the old one; `has_job`: a job may be open."""
+    """A task to give back: due after `delay_seconds`, with a new record or the old one; `has_job`: one may be open."""
 
     hold: Hold
     delay_seconds: float = 0

@@ -30,7 +30,6 @@ LINK_SECONDS = 900
 """How long a link leads to its object."""
 CALL_SECONDS = 5.0
 """The longest that a call to S3 takes."""
-DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class Spill:
         spilled = item.data
         if not isinstance(spilled, Spilled):
             return item
-        keeps_ms = (self.days - 1) * DAY_SECONDS * 1000  # a day before the lifecycle, whose clock is another
+        keeps_ms = (self.days - 1) * 86_400_000  # a day before the lifecycle, whose clock is another
         if self.bucket and item.status != "completed" and now - spilled.stored_at >= keeps_ms:
             return replace(item, data=None)
         try:

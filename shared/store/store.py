@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A write that changed nothing: its generation is no longer pending, or knows a later job. `item` is what stands."""
+    """A write that changed nothing: its generation is no longer pending, or its job is lost. `item`: what is there."""
 
     item: Item | None
 
