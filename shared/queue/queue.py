@@ -21,11 +21,11 @@ Every method is one round trip for up to 200 tasks, and raises QueueUnavailable 
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from redis import Redis, RedisCluster, RedisError
 from redis.commands.core import Script
@@ -39,6 +39,8 @@ from shared.task import Task
 
 BATCH = 200
 _SCRIPTS = Path(__file__).parent / "scripts"
+Row: TypeAlias = tuple[Any, ...]
+"""What a script is told of a task: the task first."""
 _KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups", "served")
 
 
@@ -63,10 +65,8 @@ class Queue:
         self._client = client
         self._prefix = prefix
         prelude = (_SCRIPTS / "prelude.lua").read_text()
-        verbs = [path for path in _SCRIPTS.glob("*.lua") if path.stem != "prelude"]
-        self._scripts: dict[str, Script] = {
-            path.stem: client.register_script(prelude + path.read_text()) for path in verbs
-        }
+        verbs = {path.stem: prelude + path.read_text() for path in _SCRIPTS.glob("*.lua") if path.stem != "prelude"}
+        self._scripts: dict[str, Script] = {verb: client.register_script(text) for verb, text in verbs.items()}
 
     def add(
         self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
@@ -76,11 +76,9 @@ class Queue:
         A repeated call with the same token is answered "created" again.
         """
         rows = [
-            (one.task.name, one.generation, _ms(one.delay_seconds), one.record, one.group, int(one.has_job))
-            for one in adds
+            (one.task, one.generation, _ms(one.delay_seconds), one.record, one.group, int(one.has_job)) for one in adds
         ]
-        head = (token, _ms(lease_seconds), *_limits(limits))
-        return cast(list[Added], self._run("add", _provider(one.task for one in adds), rows, head))
+        return cast(list[Added], self._run("add", rows, (token, _ms(lease_seconds), *_limits(limits))))
 
     def claim(
         self,
@@ -106,43 +104,40 @@ class Queue:
 
     def complete(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
         """Drop tasks whose data is stored, and say how the provider is. False: lost, somebody else has the task now."""
-        return self._settle("complete", [hold.task for hold in holds], [_held(hold) for hold in holds], health)
+        return self._settle("complete", [_held(hold) for hold in holds], health)
 
     def release(self, releases: Sequence[Release], health: Health = UNKNOWN) -> list[bool]:
         """Give tasks back, and say how the provider is. False: lost."""
         rows = [(*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in releases]
-        return self._settle("release", [one.hold.task for one in releases], rows, health)
+        return self._settle("release", rows, health)
 
     def bury(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
         """Make dead letters of tasks whose failure is stored, and say how the provider is. False: lost."""
-        return self._settle("bury", [hold.task for hold in holds], [_held(hold) for hold in holds], health)
+        return self._settle("bury", [_held(hold) for hold in holds], health)
 
     def forget(self, ends: Sequence[tuple[Task, int]], health: Health = UNKNOWN) -> list[bool]:
         """Drop this generation or a lower one of each task at once, even from the worker that holds it: cancel does.
 
         Says how the provider is, too. True where something was dropped.
         """
-        rows = [(task.name, generation) for task, generation in ends]
-        return self._settle("forget", [task for task, _ in ends], rows, health)
+        return self._settle("forget", ends, health)
 
     def end(self, ends: Sequence[End]) -> list[bool]:
-        """Drop or bury tasks that ended elsewhere. Unlike `forget` it leaves one that is in process to its worker.
+        """Drop this generation or a lower one of tasks that ended elsewhere, or bury this one alone.
 
-        That one ends when its worker settles, so it counts against the limits until then. Dropped is this generation
-        or a lower one, buried this one alone. True where there was something to end.
+        Unlike `forget` it leaves a task that is in process to its worker: it ends, and counts against the limits until
+        its worker settles. True where there was something to end.
         """
-        rows = [(one.task.name, one.generation, one.becomes) for one in ends]
-        return [bool(done) for done in self._run("end", _provider(one.task for one in ends), rows)]
+        return [bool(done) for done in self._run("end", ends)]
 
     def hasten(self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0) -> list[bool]:
         """Make this generation of each task due after the delay if it waits for longer. True where it did."""
-        rows = [(task.name, generation, _ms(delay_seconds)) for task, generation in waiting]
-        return [bool(done) for done in self._run("hasten", _provider(task for task, _ in waiting), rows)]
+        rows = [(task, generation, _ms(delay_seconds)) for task, generation in waiting]
+        return [bool(done) for done in self._run("hasten", rows)]
 
     def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
         """Where each task stands, with its record if asked for; changes nothing."""
-        head = (int(records), *_limits(limits))
-        places = self._run("look", _provider(tasks), [(task.name,) for task in tasks], head)
+        places = self._run("look", [(task,) for task in tasks], (int(records), *_limits(limits)))
         return [
             Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record, _seconds(wait), why)
             for generation, due, lease, buried, record, wait, why in places
@@ -172,18 +167,19 @@ class Queue:
         return [Task(provider, name) for name in sorted(names)]
 
     def _members(self, provider: str, key: str) -> list[Task]:
-        names = self._guarded(
-            lambda: {name for name, _ in self._client.zscan_iter(self._key(provider, key), count=BATCH)}
-        )
-        return [Task(provider, name) for name in names]
+        found = self._guarded(lambda: dict(self._client.zscan_iter(self._key(provider, key), count=BATCH)))
+        return [Task(provider, name) for name in found]
 
-    def _settle(self, verb: str, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]], health: Health) -> list[bool]:
-        answered = [(*row, _answer(health, task.name)) for row, task in zip(rows, tasks, strict=True)]
-        return [bool(done) for done in self._run(verb, _provider(tasks), answered, _heard(health))]
+    def _settle(self, verb: str, rows: Sequence[Row], health: Health) -> list[bool]:
+        answered = [(*row, int(row[0].name in health.well) - int(row[0].name in health.unwell)) for row in rows]
+        return [bool(done) for done in self._run(verb, answered, _heard(health))]
 
-    def _run(self, verb: str, provider: str, rows: Sequence[tuple[Any, ...]], head: tuple[Any, ...] = ()) -> list[Any]:
-        batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
-        return list(chain.from_iterable(self._call(verb, provider, (*head, *chain(*batch))) for batch in batches))
+    def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
+        answers: list[Any] = []
+        for batch in (rows[start : start + BATCH] for start in range(0, len(rows), BATCH)):
+            values = chain.from_iterable((task.name, *more) for task, *more in batch)
+            answers += self._call(verb, rows[0][0].provider, (*head, *values))
+        return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
         names = [self._key(provider, key) for key in _KEYS]
@@ -196,13 +192,12 @@ class Queue:
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except AskError as error:  # MOVED too
-            wanted = "REDIS_URL must name a server without cluster mode, or an endpoint that stands for a whole cluster"
-            raise QueueUnavailable(
-                f"{_where(self._client)}: another node has this queue ({error}); {wanted}"
-            ) from error
         except RedisError as error:
-            raise QueueUnavailable(f"{_where(self._client)}: {type(error).__name__}: {error}") from error
+            reason = f"{type(error).__name__}: {error}"
+            if isinstance(error, AskError):  # MOVED too
+                wanted = "a server without cluster mode, or an endpoint that stands for a whole cluster"
+                reason = f"another node has this queue ({error}); REDIS_URL must name {wanted}"
+            raise QueueUnavailable(f"{_where(self._client)}: {reason}") from error
 
 
 def _where(client: "Redis | RedisCluster") -> str:
@@ -212,21 +207,13 @@ def _where(client: "Redis | RedisCluster") -> str:
     return f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
 
 
-def _held(hold: Hold) -> tuple[str, str, int]:
-    return hold.task.name, hold.token, hold.generation
-
-
-def _provider(tasks: Iterable[Task]) -> str:
-    return next((task.provider for task in tasks), "")
+def _held(hold: Hold) -> Row:
+    return hold.task, hold.token, hold.generation
 
 
 def _heard(health: Health) -> tuple[int, ...]:
     spans = (_ms(health.shortest_seconds), _ms(health.longest_seconds))
     return _ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans
-
-
-def _answer(health: Health, name: str) -> int:
-    return int(name in health.well) - int(name in health.unwell)
 
 
 def _limits(limits: Limits) -> tuple[int | float, ...]:

@@ -20,10 +20,7 @@ class Hold:
 
 
 class Add(NamedTuple):
-    """A task to put in: due after `delay_seconds`; `group` is whose it is, for fairness between groups.
-
-    `has_job`: its job is open at the provider already.
-    """
+    """A task to put in: due after `delay_seconds`; `group`: whose it is; `has_job`: its job is open already."""
 
     task: Task
     generation: int
@@ -34,10 +31,7 @@ class Add(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A task to give back: due after `delay_seconds`, with a new record or the old one.
-
-    `has_job`: its job is open at the provider, or may be.
-    """
+    """A task to give back: due after `delay_seconds`, with a new record or the old one; `has_job`: one may be open."""
 
     hold: Hold
     delay_seconds: float = 0

@@ -30,7 +30,6 @@ LINK_SECONDS = 900
 """How long a link leads to its object."""
 CALL_SECONDS = 5.0
 """The longest that a call to S3 takes."""
-DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Spill:
     bucket: str = ""
     spill_bytes: int = 0
     days: int = 1
-    client: Any = field(default=None, init=False)
+    made: Any = field(default=None, init=False)
     lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def keep(self, task: Task, generation: int, data: Json, now: int) -> Any:
@@ -70,7 +69,8 @@ class Spill:
         spilled = Spilled(f"{folder}/data-{digest}", digest, len(body), in_answer, now)
         with _told_as(StoreUnavailable):
             self._client().put_object(
-                **self._place(spilled),
+                Bucket=self.bucket,
+                Key=spilled.key,
                 Body=body,
                 ChecksumAlgorithm="SHA256",
                 ChecksumSHA256=_checksum(spilled),
@@ -88,7 +88,7 @@ class Spill:
         spilled = item.data
         if not isinstance(spilled, Spilled):
             return item
-        keeps_ms = (self.days - 1) * DAY_SECONDS * 1000  # a day before the lifecycle, whose clock is another
+        keeps_ms = (self.days - 1) * 86_400_000  # a day before the lifecycle, whose clock is another
         if self.bucket and item.status != "completed" and now - spilled.stored_at >= keeps_ms:
             return replace(item, data=None)
         try:
@@ -102,7 +102,7 @@ class Spill:
 
     def _fetched(self, spilled: Spilled) -> Json:
         with _told_as(DataUnavailable):
-            reply = self._client().get_object(**self._place(spilled))
+            reply = self._client().get_object(Bucket=self.bucket, Key=spilled.key)
             with closing(reply["Body"]) as stream:
                 body = stream.read() if reply["ContentLength"] == spilled.size else b""
         if hashlib.sha256(body).hexdigest() != spilled.digest:
@@ -111,7 +111,7 @@ class Spill:
 
     def _link(self, spilled: Spilled, now: int) -> Link:
         """A link to the object, which is there and is what was written."""
-        place = self._place(spilled)
+        place = {"Bucket": self.bucket, "Key": spilled.key}
         with _told_as(DataUnavailable):
             found = self._client().head_object(**place, ChecksumMode="ENABLED")
             if (found["ContentLength"], found.get("ChecksumSHA256")) != (spilled.size, _checksum(spilled)):
@@ -119,16 +119,12 @@ class Spill:
             url = self._client().generate_presigned_url("get_object", Params=place, ExpiresIn=LINK_SECONDS)
         return Link(url, now + LINK_SECONDS * 1000)
 
-    def _place(self, spilled: Spilled) -> dict[str, str]:
-        return {"Bucket": self.bucket, "Key": spilled.key}
-
     def _client(self) -> Any:
         with self.lock:
             if self.make is None or not self.bucket:
                 raise DataUnavailable("S3: SPILL_BUCKET names no bucket")
-            if self.client is None:
-                self.client = self.make()
-            return self.client
+            self.made = self.made or self.make()
+            return self.made
 
 
 def _checksum(spilled: Spilled) -> str:

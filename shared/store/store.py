@@ -8,7 +8,7 @@ Every method raises StoreUnavailable when DynamoDB does not serve it.
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from shared.codec import Json
 from shared.errors import StoreTooLarge
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A write that changed nothing: its generation is no longer pending, or knows a later job than a `save` does.
-
-    `item` is what stands there, if anything.
-    """
+    """A write that changed nothing: its generation is no longer pending, or its job is lost. `item`: what is there."""
 
     item: Item | None
 
@@ -66,16 +63,9 @@ class Store:
 
         Keeps the stored data, unless it had expired. None: somebody else was first; look again.
         """
-        sets = {
-            "status": "pending",
-            "input": packed(input_, "input"),
-            "input_digest": digest(input_),
-            "group": group,
-            "begun_by": secrets.token_hex(8),
-            "open": open_key(task),
-            "created_at": now,
-            "updated_at": now,
-        } | ({"notify": {notify}} if notify else {})
+        sets: dict[str, Any] = {"status": "pending", "group": group, "open": open_key(task), "created_at": now}
+        sets |= {"input": packed(input_, "input"), "input_digest": digest(input_), "updated_at": now}
+        sets |= {"begun_by": secrets.token_hex(8)} | ({"notify": {notify}} if notify else {})
         removed = "#expires_at, #completed_at, #error, #partial, #attempt"
         removed += "" if keep_outputs else ", #outputs"
         removed += "" if seen else ", #data"
@@ -91,7 +81,7 @@ class Store:
                 f"SET {first}, {_assigned(sets)} REMOVE {removed}",
                 f"{unchanged} AND attribute_not_exists(#open)",
                 sets | values,
-                returned="ALL_NEW",
+                read_back=True,
             )
         except ConditionFailed as failed:  # botocore repeats a call whose reply was lost: then it finds its own write
             there = parse(failed.attributes)
@@ -122,9 +112,8 @@ class Store:
         """
         known = {"outputs": record.outputs, "partial": record.partial}
         sets = {"updated_at": now} | {name: packed(value, name) for name, value in known.items() if value is not None}
-        same_job = "#attempt.#resubmits = :resubmits"
-        if record.resubmits == 0:
-            same_job = f"(attribute_not_exists(#attempt) OR {same_job})"
+        none_yet = "attribute_not_exists(#attempt) OR " if record.resubmits == 0 else ""
+        same_job = f"({none_yet}#attempt.#resubmits = :resubmits)"
         values = sets | {"resubmits": record.resubmits}
         return self._write(task, record.generation, f"SET {_assigned(sets)}", values, f" AND {same_job}")
 
@@ -172,7 +161,7 @@ class Store:
         expires_at = now // 1000 + self._retention_seconds
         sets = {"status": status, "completed_at": now, "updated_at": now, "expires_at": expires_at, **sets}
         expression = f"SET {_assigned(sets)} REMOVE #open, #notify{removes}"
-        written = self._update(task, generation, expression, sets, returned="ALL_NEW")
+        written = self._update(task, generation, expression, sets, "", read_back=True)
         assert written
         return written
 
@@ -180,23 +169,16 @@ class Store:
         self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str
     ) -> Superseded | None:
         """Change a pending generation, if a further condition holds."""
-        written = self._update(task, generation, expression, values, further)
+        written = self._update(task, generation, expression, values, further, read_back=False)
         return written if isinstance(written, Superseded) else None
 
     def _update(
-        self,
-        task: Task,
-        generation: int,
-        expression: str,
-        values: dict[str, Any],
-        further: str = "",
-        *,
-        returned: Literal["ALL_NEW", "NONE"] = "NONE",
+        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str, *, read_back: bool
     ) -> Item | Superseded | None:
         values = {"generation": generation, "pending": "pending", **values}
         condition = f"#generation = :generation AND #status = :pending{further}"
         try:
-            return parse(self._table.update(task, expression, condition, values, returned=returned))
+            return parse(self._table.update(task, expression, condition, values, read_back=read_back))
         except ConditionFailed as failed:
             return Superseded(parse(failed.attributes))
 

@@ -1,11 +1,8 @@
-"""The table in DynamoDB: what it answers as attributes, and its errors as ours.
-
-Every method raises StoreUnavailable when DynamoDB does not serve it.
-"""
+"""The table in DynamoDB: what it answers as attributes, and its errors as ours, StoreUnavailable above all."""
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -36,16 +33,8 @@ class Table:
         key = {"task_id": {"S": task.id}}
         return self._guarded(self._client.get_item, Key=key, ConsistentRead=True).get("Item")
 
-    def update(
-        self,
-        task: Task,
-        expression: str,
-        condition: str,
-        values: dict[str, Any],
-        *,
-        returned: Literal["ALL_NEW", "NONE"],
-    ) -> Any:
-        """One conditional write; the item as it is then, if asked for.
+    def update(self, task: Task, expression: str, condition: str, values: dict[str, Any], *, read_back: bool) -> Any:
+        """One conditional write; `read_back`: the item as it is then.
 
         In both texts `#name` is an attribute's name, and `:name` one of the values. Raises ConditionFailed, and
         StoreTooLarge where the item would be larger than one may be.
@@ -57,7 +46,7 @@ class Table:
             ConditionExpression=condition,
             ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", expression + condition)},
             ExpressionAttributeValues=_wired(values),
-            ReturnValues=returned,
+            ReturnValues="ALL_NEW" if read_back else "NONE",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
         return reply.get("Attributes")

@@ -43,10 +43,7 @@ class Clockwork:
 
 @dataclass(slots=True)
 class Tick:
-    """One tick over all providers; `remaining` tells the seconds that the function has left.
-
-    Where more is due than it can ask in its window, it invites further ticks to work beside it.
-    """
+    """One tick over all providers; `remaining` tells the seconds that the function has left."""
 
     parts: Parts
     worker: Worker
@@ -83,8 +80,10 @@ class Tick:
             if self.in_flight:
                 self.call_for_help()
                 self.collect(wait_seconds)
-                if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:
-                    self.abandon()
+                if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:  # what still runs is left to its lease
+                    for claimed in self.in_flight.values():
+                        self.tally[claimed.hold.task.provider]["abandoned"] += 1
+                    log.error("attempts abandoned", extra={"count": len(self.in_flight)})
                     return
             elif wait_seconds > min(self.parts.settings.idle_seconds, self.window_seconds - self.elapsed()):
                 return
@@ -104,9 +103,7 @@ class Tick:
         if self.alone:
             return math.inf
         last_third = self.elapsed() >= self.window_seconds * 2 / 3
-        if self.suspects and last_third:
-            return math.inf if self.in_flight or self.start_suspect() else 0
-        wait_seconds = self.start_ordinary()
+        wait_seconds = math.inf if self.suspects and last_third else self.start_ordinary()
         if self.suspects and not self.in_flight:
             return math.inf if self.start_suspect() else 0
         return wait_seconds
@@ -141,11 +138,12 @@ class Tick:
         while hungry and self.free > 0:
             share = math.ceil(self.free / len(hungry))
             for provider in tuple(hungry):
+                if self.free <= 0:
+                    return 0
                 limit = min(share, self.free)
-                taken, waits[provider] = self.claim(provider, limit) if limit > 0 else (0, 0.0)
-                if limit > 0:
-                    (self.plenty.add if taken == limit else self.plenty.discard)(provider)
-                if taken < limit or limit == 0:
+                taken, waits[provider] = self.claim(provider, limit)
+                (self.plenty.add if taken == limit else self.plenty.discard)(provider)
+                if taken < limit:
                     hungry.remove(provider)
         return min(waits.values(), default=math.inf)
 
@@ -161,15 +159,11 @@ class Tick:
 
     def claim(self, provider: str, limit: int, *, suspect: bool = False) -> tuple[int, float]:
         """Claim and start; how many, and the seconds until the provider's next task falls due."""
-        tally = self.tally[provider]
+        tally, lease_seconds = self.tally[provider], self.parts.settings.lease_seconds
+        limits = self.parts.providers[provider].rules.limits
         try:
             claim = self.parts.queue.claim(
-                provider,
-                limit=limit,
-                lease_seconds=self.parts.settings.lease_seconds,
-                token=new_token(),
-                suspect=suspect,
-                limits=self.parts.providers[provider].rules.limits,
+                provider, limit=limit, lease_seconds=lease_seconds, token=new_token(), suspect=suspect, limits=limits
             )
         except QueueUnavailable as error:
             tally["unreachable"] += 1
@@ -205,9 +199,3 @@ class Tick:
         except QueueUnavailable as error:
             self.tally[provider]["unreachable"] += 1
             log.error("queue unavailable", extra={"provider": provider, "reason": str(error)})
-
-    def abandon(self) -> None:
-        """Leave what still runs, although its time is long over, to its lease."""
-        for claimed in self.in_flight.values():
-            self.tally[claimed.hold.task.provider]["abandoned"] += 1
-        log.error("attempts abandoned", extra={"count": len(self.in_flight)})

@@ -132,9 +132,8 @@ class Worker:
             return _unstored(found, before)
         if not isinstance(written, Superseded):
             return replace(settlement, item=written)
-        if written.item and written.item.is_pending(
-            hold.generation
-        ):  # we come late: that job is lost, and another may be open
+        if written.item and written.item.is_pending(hold.generation):
+            # we come late: that job is lost, and another may be open
             return replace(settlement, record=_resumed(record, written.item))
         return self._ended(hold, written.item, record)
 
