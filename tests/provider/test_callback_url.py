@@ -1,18 +1,12 @@
 """The URLs that providers call back lead to one job each, and only those that were made here."""
 
-import random
-
 import pytest
 
 from shared.errors import SecretUnavailable
-from shared.outcome import Retry
-from shared.provider import Provider
 from shared.provider.callback_url import CallbackUrls
-from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
-from shared.provider.wire.transport import Transport
 from shared.task import Task
-from tests.support.asking import Secrets, submitted
+from tests.support.asking import Secrets, ask, outcome, provider, submitted
 from tests.support.simulator import JOB, Simulator, pending, says
 
 TASK = Task("example", "Ünï/cødé 名")
@@ -65,23 +59,16 @@ def test_a_provider_is_told_the_url_when_it_is_asked_for_a_job_and_never_again(
     simulator: Simulator, urls: CallbackUrls
 ) -> None:
     file = JOB | {"submit": JOB["submit"] | {"body": {"name": "${task.name}", "hook": "${callback.url}"}}}
-    rules, transport = Rules.from_json(file, simulator.url), Transport(1)
-    credentials = Credentials((), Secrets(), transport)
-    provider = Provider(rules, transport, credentials, random.Random(1), callback_url=urls.url)
+    asked = provider(Rules.from_json(file, simulator.url), callback_url=urls.url)
     simulator.say(says(200, {"id": "j", "status": "async processing in progress"}), pending())
-    record = provider.attempt(TASK, submitted(outputs=None, generation=7, resubmits=2), now=1, seconds=5).record
-    provider.attempt(TASK, record, now=1, seconds=5)
+    record = asked.attempt(TASK, submitted(outputs=None, generation=7, resubmits=2), now=1, seconds=5).record
+    asked.attempt(TASK, record, now=1, seconds=5)
     assert [one.body and one.body["hook"] for one in simulator.asked] == [urls.url(TASK, 7, 2), None]
 
 
 def test_a_url_that_cannot_be_made_now_is_tried_again(simulator: Simulator) -> None:
     file = JOB | {"submit": {"url": "/jobs", "query": {"hook": "${callback.url}"}}}
-    rules, transport = Rules.from_json(file, simulator.url), Transport(1)
-    provider = Provider(
-        rules, transport, Credentials((), Secrets(), transport), random.Random(1),
-        callback_url=CallbackUrls(BASE, "env:KEY", Secrets()).url,
-    )  # fmt: skip
-    found = provider.attempt(TASK, submitted(outputs=None), now=1, seconds=5).outcome
-    assert isinstance(found, Retry)
-    assert found.reason == "secret"
+    asked = provider(Rules.from_json(file, simulator.url), callback_url=CallbackUrls(BASE, "env:KEY", Secrets()).url)
+    found = outcome(ask(asked, submitted(outputs=None)))
+    assert (found["is"], found["reason"]) == ("retry", "secret")
     assert simulator.asked == []

@@ -21,7 +21,7 @@ from shared.provider.wire.origin import Origin
 from shared.provider.wire.transport import Transport
 from shared.reasons import Reason
 from shared.record import Record
-from tests.support.asking import DONE, TASK, Secrets, ask, provider, record
+from tests.support.asking import DONE, TASK, Secrets, ask, provider, record, rules
 from tests.support.clock import START_MS
 from tests.support.servers import Peer, Wire
 
@@ -249,12 +249,12 @@ def test_any_file_and_any_answers_give_one_outcome_each_time_and_in_time(
     file: dict[str, Any], script: list[Said], value: Any
 ) -> None:
     try:
-        rules = Rules.from_json(file)
+        read = Rules.from_json(file)
     except ProviderFileError as error:
         pytest.fail(f"the file should be well-formed: {error}")
     transport = Scripted(script)
-    credentials = Credentials(rules.security, Secrets({"env:SECRET": SECRET}), transport, clock=lambda: transport.now)
-    asked = Provider(rules, transport, credentials, random.Random(1))
+    credentials = Credentials(read.security, Secrets({"env:SECRET": SECRET}), transport, clock=lambda: transport.now)
+    asked = Provider(read, transport, credentials, random.Random(1))
     asked._exchange.clock = lambda: transport.now
     known, now = record(input={"v": value}), START_MS
     for _ in range(4):
@@ -313,12 +313,7 @@ def test_any_bytes_from_a_socket_give_an_outcome_in_time(head: bytes, fields: by
                 return
 
     with Wire(script) as wire:
-        file = {
-            "servers": [wire.url],
-            "submit": {"url": "/"},
-            "acceptors": [{"state": "success", "expected": "completed"}],
-        }
-        check(ask(provider(Rules.from_json(file)), seconds=0.2))
+        check(ask(provider(rules(wire.url)), seconds=0.2))
 
 
 # --- faulty files
@@ -343,14 +338,13 @@ def spoilt(draw: st.DrawFn) -> Any:
 @given(spoilt() | JSON)
 def test_any_file_is_well_formed_or_refused_with_its_place(file: Any) -> None:
     try:
-        rules = Rules.from_json(file)
+        read = Rules.from_json(file)
     except ProviderFileError as error:
         refused = str(error)
     else:
         refused = "$"
         transport = Scripted([Said(Reply(200, {}, b'{"status": "completed", "id": 1, "link": "/x"}', ""), 0.1)])
-        asked = Provider(rules, transport, Credentials(rules.security, Secrets(), transport), random.Random(1))
-        check(asked.attempt(TASK, record(input={"v": "x"}), now=START_MS, seconds=SECONDS))
+        check(ask(provider(read, transport=transport), record(input={"v": "x"}), seconds=SECONDS))
     assert "$" in refused
 
 
@@ -361,10 +355,7 @@ def test_the_fuzz_reaches_every_kind_of_outcome() -> None:
     @settings(deadline=None, max_examples=60, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(FILES, st.lists(SAID, min_size=1, max_size=4))
     def look(file: dict[str, Any], script: list[Said]) -> None:
-        transport = Scripted(script)
-        rules = Rules.from_json(file)
-        credentials = Credentials(rules.security, Secrets({"env:SECRET": SECRET}), transport)
-        asked = Provider(rules, transport, credentials, random.Random(1))
+        asked = provider(Rules.from_json(file), Secrets({"env:SECRET": SECRET}), Scripted(script))
         seen.add(type(ask(asked, record(input={"v": "x"})).outcome).__name__)
 
     look()

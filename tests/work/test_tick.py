@@ -2,9 +2,9 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -577,9 +577,10 @@ def test_two_ticks_at_once_ask_about_each_task_once(bed: Bed) -> None:
 class RealBed(Bed, Backend):
     """Ticks with the real worker, over the simulator."""
 
+    simulator: Simulator = field(kw_only=True)
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.simulator = Simulator()
         self.provider = self.simulator.provider(EXAMPLE, polling={"minDelay": 2, "multiplier": 1, "jitter": "none"})
         self.worker = Worker(self.parts({"example": self.provider}))
 
@@ -591,10 +592,8 @@ class RealBed(Bed, Backend):
 
 
 @pytest.fixture
-def real(backend: Backend) -> Iterator[RealBed]:
-    bed = RealBed(**vars(backend))
-    with bed.simulator:
-        yield bed
+def real(backend: Backend, simulator: Simulator) -> RealBed:
+    return RealBed(**vars(backend), simulator=simulator)
 
 
 @pytest.mark.promise("faults", "our own errors in some tasks of many")

@@ -10,7 +10,6 @@ from shared.provider.credentials.attachment import Attachment
 from shared.provider.language.part import Reference
 from shared.provider.language.security import ApiKey
 from shared.reasons import Reason
-from shared.record import Record
 from tests.provider.test_attempt import answering
 from tests.support.asking import POLLED, Secrets, ask, provider, record, rules
 from tests.support.servers import ELSEWHERE, PUBLIC, Says, Seen, Site, internet
@@ -31,10 +30,6 @@ def keyed(secret: str) -> Attachment:
     made = Attachment()
     made.add(ApiKey(where="query", name="key", secret=Reference("env:KEY")), secret)
     return made
-
-
-def stored(known: Record) -> str:
-    return known.to_text()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +69,7 @@ def test_a_location_that_has_the_key_is_kept_without_it_and_works() -> None:
         second = ask(one, first.record)
         assert second.outcome == Completed("/jobs/1?v=1")
         assert site.calls[1].query == site.calls[0].query.replace("key", "v=1&key")
-        assert "sEcr3t" not in stored(first.record) + stored(second.record)
+        assert "sEcr3t" not in first.record.to_text() + second.record.to_text()
 
 
 def test_a_redirect_that_has_the_key_is_followed_without_telling_it() -> None:
@@ -139,7 +134,7 @@ def test_what_is_kept_while_a_job_runs_holds_no_secret() -> None:
     with Site(Says(202, said)) as site:
         found = ask(asked(site, BEARER, **POLLED, progress="body.progress"), record())
         assert found.record.outputs == {"id": "j-MASKED"}
-        assert "sEcr3t" not in stored(found.record)
+        assert "sEcr3t" not in found.record.to_text()
 
 
 def test_a_secret_of_less_than_8_characters_is_left_in_data() -> None:

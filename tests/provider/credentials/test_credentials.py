@@ -73,7 +73,7 @@ class TokenSite(Site):
         is_accepted = self.accepted(seen.headers.get("Authorization", "").removeprefix("Bearer "))
         return Says(200, {"status": "completed"}) if is_accepted else Says(401, {"error": "who are you"})
 
-    def credentials(self, clock: Callable[[], float] = time.monotonic, **fields: Any) -> Credentials:
+    def credentials(self, clock: Callable[[], float] = time.time, **fields: Any) -> Credentials:
         scheme = oauth(self.url + "/token", **fields)
         return Credentials([scheme], secrets(), Transport(4), clock=clock)
 

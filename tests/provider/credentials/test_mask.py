@@ -6,7 +6,7 @@ import time
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.provider.credentials.mask import MASKED, Mask
@@ -43,6 +43,7 @@ def test_a_secret_is_hidden_in_every_spelling(spelling: str) -> None:
     assert mask(SECRET).may_be_in(f"<{spelling}>".encode())
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.sampled_from([str, quote, quote_plus]))
 def test_any_secret_is_hidden(secret: str, spelled: object) -> None:
     assert callable(spelled)

@@ -16,11 +16,8 @@ ENVELOPE: dict[str, Any] = {"statusCode": 200, "headers": {}, "body": {}, "url":
 
 
 def acceptor(expected: Any, **parts: Any) -> Acceptor:
-    simplest: dict[str, Any] = {
-        "state": "success", "matcher": "path", "argument": Expression("body.status"), "expected": expected,
-        "on": frozenset({"poll"}),
-    }  # fmt: skip
-    return Acceptor(**(simplest | parts))
+    simplest: dict[str, Any] = {"state": "success", "argument": Expression("body.status")}
+    return Acceptor(expected=expected, **(simplest | parts))
 
 
 def matches(found: Any, expected: Any, **parts: Any) -> bool:

@@ -298,23 +298,6 @@ def test_what_cannot_be_said_of_callbacks_is_refused_clearly(part: Json, reason:
     assert reason in said
 
 
-@pytest.mark.parametrize(
-    ("scheme", "reason"),
-    [
-        ({"type": "sigv4", "service": "s3", "region": "eu-west-1"}, "$.security[0].type: sigv4 is not supported"),
-        (
-            {"type": "apiKey", "in": "cookie", "name": "a", "secret": "env:A"},
-            "$.security[0].in: cookie is not supported",
-        ),
-    ],
-)
-def test_schemes_without_support_are_refused_clearly(scheme: Json, reason: str) -> None:
-    file = EVERYTHING | {"security": [scheme]}
-    (said,) = told(file)
-    assert said.startswith(reason)
-    assert fault(file)
-
-
 def test_every_config_of_a_conversation_is_sound_in_both_eyes() -> None:
     for one in conversations(ROOT / "tests/conversations"):
         assert VALIDATOR.is_valid(one.vector["config"]), one.id
