@@ -109,16 +109,12 @@ def test_all_faults_stand_in_one_message() -> None:
     environment = {"TABLE_NAME": "?", "PARALLEL_TASKS": "many", "MAX_CRASHES": "3", "TICK_SECONDS": "0"}
     with pytest.raises(SettingsError) as caught:
         Settings.from_environment(environment)
-    message = str(caught.value)
-    assert "MAX_CRASHES" not in message
-    for variable in ("TABLE_NAME", "PARALLEL_TASKS", "TICK_SECONDS"):
-        assert message.count(variable) == 1
+    assert [str(caught.value).count(variable) for variable in environment] == [1, 1, 0, 1]
 
 
 def test_a_message_does_not_give_away_the_password_in_a_faulty_redis_url() -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError, match="REDIS_URL") as caught:
         Settings.from_environment({"REDIS_URL": "http://user:hunter2@example.com"})
-    assert "REDIS_URL" in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
