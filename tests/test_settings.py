@@ -66,15 +66,8 @@ def test_a_sound_variable_is_taken(variable: str, text: str, value: Any) -> None
     assert dataclasses.asdict(settings) == DEFAULTS | {variable.lower(): value}
 
 
-NO_REDIS = [
-    "redis://host:abc/0",
-    "redis://host/zero",
-    "redis://host/0?retries=7",
-    "rediss://",
-    "localhost:6379",
-    "http://example.com",
-    "ssm:name",
-]
+NO_URL = ("localhost:6379", "ssm:name", "http://example.com", "rediss://")
+NO_REDIS = (*NO_URL, "redis://host:abc/0", "redis://host/zero", "redis://host/0?retries=7")
 NO_SERVERS = ("coin", "coin=ftp://a", "No Name=http://a", "coin=http://")
 
 
