@@ -50,18 +50,10 @@ def test_secrets_are_read_from_the_secrets_manager_whole_or_by_key(mocked: None)
     assert aws.secret("secretsmanager:plain", fresh=True) == "new"
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "env:NOWHERE",
-        "ssm:/nowhere",
-        "secretsmanager:nowhere",
-        "secretsmanager:several#nowhere",
-        "secretsmanager:several#object",
-        "secretsmanager:plain#key",
-        "secretsmanager:number#key",
-    ],
-)
+NOWHERE = ("nowhere", "several#nowhere", "several#object", "plain#key", "number#key")
+
+
+@pytest.mark.parametrize("reference", ["env:NOWHERE", "ssm:/nowhere", *(f"secretsmanager:{name}" for name in NOWHERE)])
 def test_a_secret_that_is_not_there_is_named_but_never_quoted(
     mocked: None, reference: str, caplog: pytest.LogCaptureFixture
 ) -> None:

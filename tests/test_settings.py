@@ -66,24 +66,20 @@ def test_a_sound_variable_is_taken(variable: str, text: str, value: Any) -> None
     assert dataclasses.asdict(settings) == DEFAULTS | {variable.lower(): value}
 
 
+NO_URL = ("localhost:6379", "ssm:name", "http://example.com", "rediss://")
+NO_REDIS = (*NO_URL, "redis://host:abc/0", "redis://host/zero", "redis://host/0?retries=7")
+NO_SERVERS = ("coin", "coin=ftp://a", "No Name=http://a", "coin=http://")
+
+
 @pytest.mark.parametrize(
     ("variable", "text", "why"),
     [
-        ("REDIS_URL", "redis://host:abc/0", "must be redis"),
-        ("REDIS_URL", "redis://host/zero", "must be redis"),
-        ("REDIS_URL", "redis://host/0?retries=7", "must be redis"),
-        ("REDIS_URL", "rediss://", "must be redis"),
+        *(("REDIS_URL", url, "must be redis") for url in NO_REDIS),
+        *(("PROVIDER_SERVERS", text, "must be name=url pairs") for text in NO_SERVERS),
         ("PROVIDERS_DIR", "no/such/directory", "must be a directory"),
-        ("REDIS_URL", "localhost:6379", "must be redis"),
-        ("REDIS_URL", "http://example.com", "must be redis"),
-        ("REDIS_URL", "ssm:name", "must be redis"),
         ("TABLE_NAME", "a b", "must be a DynamoDB table name"),
         ("QUEUE_PREFIX", "{queue}", "must be 1 to 128 characters without braces"),
         ("DEFAULT_PROVIDER", "No Name", "must be a provider name"),
-        ("PROVIDER_SERVERS", "coin", "must be name=url pairs"),
-        ("PROVIDER_SERVERS", "coin=ftp://a", "must be name=url pairs"),
-        ("PROVIDER_SERVERS", "No Name=http://a", "must be name=url pairs"),
-        ("PROVIDER_SERVERS", "coin=http://", "must be name=url pairs"),
         ("PARALLEL_TASKS", "0", "must be between 1 and 200"),
         ("PARALLEL_TASKS", "2.5", "must be a number"),
         ("MAX_WORKERS", "0", "must be between 1 and 100"),
@@ -109,16 +105,12 @@ def test_all_faults_stand_in_one_message() -> None:
     environment = {"TABLE_NAME": "?", "PARALLEL_TASKS": "many", "MAX_CRASHES": "3", "TICK_SECONDS": "0"}
     with pytest.raises(SettingsError) as caught:
         Settings.from_environment(environment)
-    message = str(caught.value)
-    assert "MAX_CRASHES" not in message
-    for variable in ("TABLE_NAME", "PARALLEL_TASKS", "TICK_SECONDS"):
-        assert message.count(variable) == 1
+    assert [str(caught.value).count(variable) for variable in environment] == [1, 1, 0, 1]
 
 
 def test_a_message_does_not_give_away_the_password_in_a_faulty_redis_url() -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError, match="REDIS_URL") as caught:
         Settings.from_environment({"REDIS_URL": "http://user:hunter2@example.com"})
-    assert "REDIS_URL" in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -59,18 +59,13 @@ class Graph:
         log.setLevel(logging.ERROR)
         log.propagate = False
         log.addHandler(handler)
-        tokens = [
-            patch(f"shared.{module}.new_token", self._token)
-            for module in ("api.enqueue", "work.tick", "work.reconcile", "api.revive")
-        ]
         try:
-            for token in tokens:
-                token.start()
-            with traced_by(None) as self._tracer:
+            with ExitStack() as stack:
+                for module in ("api.enqueue", "work.tick", "work.reconcile", "api.revive"):
+                    stack.enter_context(patch(f"shared.{module}.new_token", self._token))
+                self._tracer = stack.enter_context(traced_by(None))
                 yield
         finally:
-            for token in tokens:
-                token.stop()
             log.removeHandler(handler)
             log.setLevel(level)
             log.propagate = propagates

@@ -19,14 +19,10 @@ SETTINGS = Settings(parallel_tasks=1, idle_seconds=0)
 LEASE_SECONDS = SETTINGS.lease_seconds
 OLD_MS = START_MS - int(LEASE_SECONDS * 1000) - 1000
 FUNCTION_SECONDS = {"enqueue": 25.0, "process": 80.0, "reconcile": 60.0}
+KEYED = {"headers": {"Idempotency-Key": "${task.id}"}, "outputs": {"job": "body.job"}}
 FILE = {
     "servers": ["http://provider.example"],
-    "submit": {
-        "method": "POST",
-        "url": "/jobs",
-        "headers": {"Idempotency-Key": "${task.id}"},
-        "outputs": {"job": "body.job"},
-    },
+    "submit": {"method": "POST", "url": "/jobs"} | KEYED,
     "poll": {"url": "/jobs/${outputs.job}"},
     "cancel": {"method": "DELETE", "url": "/jobs/${outputs.job}"},
     "acceptors": [

@@ -24,10 +24,8 @@ class Steps(Promises):
             if place == ENDED or (place == self._roots[actor] and not self._may_start(world, actor)):
                 continue
             if self._kinds[actor] == "callback" and place == self._roots[actor]:
-                yield (
-                    f"callback {actor} is lost",
-                    self._without(world._replace(places=replaced(world.places, actor, ENDED)), actor),
-                )
+                lost = world._replace(places=replaced(world.places, actor, ENDED))
+                yield f"callback {actor} is lost", self._without(lost, actor)
                 if not self._has_job(world):
                     continue
             for label, following in self._calls(world, actor, place):
@@ -114,9 +112,8 @@ class Steps(Promises):
             wrote = method not in ("get", "open_since") and not isinstance(answer, Superseded)
             wrote = wrote and not (method == "begin" and answer is None)
             if wrote:
-                self._check_write(
-                    self._name(actor), self._stores.states[world.store].items.get(TASK), store.items[TASK]
-                )
+                before = self._stores.states[world.store].items.get(TASK)
+                self._check_write(self._name(actor), before, store.items[TASK])
             self._steps[key] = self._store_number(store), self._child(place, answer), wrote
         store_number, child, wrote = self._steps[key]
         if wrote:
@@ -167,15 +164,15 @@ class Steps(Promises):
         queue, store, provider, places, stalled, queue_timer, item_timer, is_down, crashes, flushes, outages = world
         if item_timer is not None and all(places[one] != self._roots[one] for one in self._listing):
             item_timer = None  # nobody asks for its age any more
-        place, node = child, self._nodes[child]
-        if node.call is None:
+        place = child
+        if self._nodes[child].call is None:
             self._check_result(world, child)
             place, others = ENDED, ~(1 << actor)
             stalled &= others
             queue_timer = None if queue_timer is None else queue_timer & others
             item_timer = None if item_timer is None else item_timer & others
-        places = (*places[:actor], place, *places[actor + 1 :])
         faults = (is_down, crashes, flushes, outages)
+        places = replaced(places, actor, place)
         return World(queue, store, provider, places, stalled, queue_timer, item_timer, *faults)
 
     def _without(self, world: World, actor: int) -> World:

@@ -700,5 +700,3 @@ def test_a_copy_of_the_double_goes_its_own_way() -> None:
     twin = queue.copy()
     queue.claim(PROVIDER, limit=1, lease_seconds=30, token="worker")
     assert (bench.state(), Bench(twin).state()) == ({"a": ("processing", 1)}, {"a": ("waiting", 1)})
-    twin.flush()
-    assert (bench.state(), twin.dump()) == ({"a": ("processing", 1)}, {})

@@ -71,15 +71,23 @@ def test_a_task_in_the_midst_of_a_backlog_is_found_as_soon(queue: Queue, positio
     assert claims_until(queue, "B") <= 1 + math.ceil(901 / 500)
 
 
-def test_groups_share_a_claim_evenly_and_each_by_age(queue: Queue) -> None:
-    put(queue, "A", 50)
-    put(queue, "B", 50)
-    put(queue, "C", 2)
-    claimed = claim(queue, 12)
-    assert groups(claimed) == {"A": 5, "B": 5, "C": 2}
-    assert [one.hold.task.name for one in claimed.tasks if one.hold.task.name.startswith("A")] == [
-        f"A{number:05}" for number in range(5)
-    ]
+@pytest.mark.parametrize(
+    ("waiting", "limit", "taken"),
+    [
+        ({"A": 50, "B": 50, "C": 2}, 12, {"A": 5, "B": 5, "C": 2}),
+        ({"": 20, "B": 2}, 6, {"0": 4, "B": 2}),  # tasks without a group are one group
+        ({"A": 30}, 20, {"A": 20}),  # slots that no group needs go to whoever waits
+    ],
+)
+def test_groups_share_a_claim_evenly_and_each_by_age(
+    queue: Queue, waiting: dict[str, int], limit: int, taken: dict[str, int]
+) -> None:
+    for group, count in waiting.items():
+        put(queue, group, count)
+    claimed = claim(queue, limit)
+    assert groups(claimed) == taken
+    oldest = {f"{group}{number:05}" for group in waiting for number in range(taken[group or "0"])}
+    assert {one.hold.task.name for one in claimed.tasks} == oldest
 
 
 def test_the_group_with_the_least_in_process_comes_first(queue: Queue) -> None:
@@ -88,17 +96,6 @@ def test_the_group_with_the_least_in_process_comes_first(queue: Queue) -> None:
     put(queue, "B", 10)
     assert groups(claim(queue, 4)) == {"B": 4}
     assert groups(claim(queue, 4)) == {"A": 2, "B": 2}
-
-
-def test_tasks_without_a_group_are_one_group(queue: Queue) -> None:
-    queue.add([Add(Task(PROVIDER, f"-{number}"), 1, "{}") for number in range(20)], token="adder")
-    put(queue, "B", 2)
-    assert groups(claim(queue, 6)) == {"-": 4, "B": 2}
-
-
-def test_slots_that_no_group_needs_go_to_whoever_waits(queue: Queue) -> None:
-    put(queue, "A", 30)
-    assert groups(claim(queue, 20)) == {"A": 20}
 
 
 def test_more_groups_than_slots_wait_in_turn_by_age(queue: Queue, seed: Any) -> None:

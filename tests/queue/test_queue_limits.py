@@ -97,13 +97,13 @@ def test_a_claim_that_finds_less_than_it_may_take_uses_up_no_more(desk: Desk) ->
     assert len(desk.claim(limits).tasks) == 3
 
 
-def test_with_nothing_due_the_rate_gives_no_reason_to_look_again(desk: Desk) -> None:
-    limits = Limits(rate_seconds=1000, burst=1)
+@pytest.mark.parametrize(("limits", "seconds"), [(Limits(rate_seconds=1000, burst=1), 1000), (Limits(parallel=1), 100)])
+def test_with_nothing_due_no_limit_gives_a_reason_to_look_again(desk: Desk, limits: Limits, seconds: float) -> None:
     desk.put("a")
     assert desk.take(limits) == ["a"]
     assert desk.claim(limits).wait_seconds is None
     desk.put("b", delay=100)
-    assert desk.claim(limits).wait_seconds == about(1000)
+    assert desk.claim(limits).wait_seconds == about(seconds)
     desk.put("c", delay=5000)
     desk.queue.forget([(task("b"), 1)])
     assert desk.claim(limits).wait_seconds == about(5000)
@@ -140,12 +140,14 @@ def test_no_more_attempts_are_under_way_at_once_than_the_provider_allows(desk: D
     assert is_soon(desk.claim(limits, token="three"))
 
 
+@pytest.mark.parametrize("limits", [Limits(parallel=2), Limits(open_jobs=2)])
 @pytest.mark.parametrize("verb", SETTLING)
-def test_an_attempt_that_is_settled_makes_room_for_the_next(desk: Desk, verb: str) -> None:
-    limits = Limits(parallel=2)
+def test_an_attempt_that_is_settled_and_a_job_that_is_over_make_room_for_the_next(
+    desk: Desk, verb: str, limits: Limits
+) -> None:
     desk.put("abcd")
     first, _ = desk.hold(limits)
-    desk.settle(verb, first)
+    desk.settle(verb, first, has_job=False)
     assert desk.take(limits) == ["c"]
     assert desk.claim(limits).tasks == ()
 
@@ -170,12 +172,7 @@ def test_requests_own_attempts_count_and_beyond_the_limit_their_tasks_wait(desk:
     assert desk.begin("d", limits) == ["waiting"]
     assert desk.begin("bcd", limits) == ["created", "waiting", "waiting"]
     assert desk.begin("bcd", limits, token="another") == ["exists"] * 3
-    assert {name: where for name, (where, _) in desk.state().items()} == {
-        "a": "processing",
-        "b": "processing",
-        "c": "waiting",
-        "d": "waiting",
-    }
+    assert desk.state() == dict.fromkeys("ab", ("processing", 1)) | dict.fromkeys("cd", ("waiting", 1))
 
 
 def test_a_task_that_waits_at_a_limit_is_due_at_once(desk: Desk) -> None:
@@ -183,15 +180,6 @@ def test_a_task_that_waits_at_a_limit_is_due_at_once(desk: Desk) -> None:
     desk.begin("ab", limits)
     desk.queue.complete([Hold(task("a"), 1, "adder")])
     assert desk.take(limits) == ["b"]
-
-
-def test_with_nothing_due_a_full_provider_gives_no_reason_to_look_again(desk: Desk) -> None:
-    limits = Limits(parallel=1)
-    desk.put("a")
-    desk.claim(limits)
-    assert desk.claim(limits).wait_seconds is None
-    desk.put("b", delay=500)
-    assert desk.claim(limits).wait_seconds == about(500)
 
 
 @pytest.mark.promise("limits", "a limit that a deploy brings or lowers counts what is already open and in progress")
@@ -220,19 +208,6 @@ def test_tasks_beyond_the_open_jobs_wait_while_those_with_a_job_are_asked_after(
         desk.queue.release([Release(hold, 500) for hold in started])
         assert desk.claim(TWO_JOBS).tasks == ()
         desk.rewind(500)
-
-
-@pytest.mark.parametrize("verb", SETTLING)
-def test_a_job_that_is_over_makes_room_for_the_next(desk: Desk, verb: str) -> None:
-    desk.put("abcd")
-    first, second = desk.hold(TWO_JOBS)
-    desk.queue.release([Release(second, 5000)])
-    if verb == "release":
-        desk.queue.release([Release(first, 5000, has_job=False)])
-    else:
-        desk.settle(verb, first)
-    assert desk.take(TWO_JOBS) == ["c"]
-    assert desk.claim(TWO_JOBS).tasks == ()
 
 
 @pytest.mark.promise("limits", "a crash keeps its share of a limit until its lease is over, and frees no job's share")

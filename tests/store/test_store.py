@@ -491,21 +491,6 @@ def test_a_dynamodb_that_cannot_be_reached_is_unavailable(
         real.get(TASK, clock())
 
 
-def test_the_double_can_be_told_to_fail(clock: Clock) -> None:
-    store = MemoryStore(RETENTION_SECONDS)
-    item = begin(store, clock)  # type: ignore[arg-type]
-    store.unavailable = True
-    calls: list[Callable[[], object]] = [
-        lambda: store.get(TASK, clock()),
-        lambda: store.begin(TASK, None, {}, clock()),
-        lambda: store.cancel(TASK, item.generation, clock()),
-        lambda: list(store.open_since("example", clock())),
-    ]
-    for call in calls:
-        with pytest.raises(StoreUnavailable):
-            call()
-
-
 def test_a_copy_of_the_double_goes_its_own_way(clock: Clock) -> None:
     store = MemoryStore(RETENTION_SECONDS)
     item = begin(store, clock)  # type: ignore[arg-type]

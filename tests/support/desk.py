@@ -50,7 +50,7 @@ class Desk(Bench):
         return list(self.queue.add(adds, token=token, **options))
 
     def begin(self, names: Sequence[str], limits: Limits = UNLIMITED, *, token: str = "adder") -> list[str]:
-        """Add these tasks for a request's own attempts."""
+        """Add these tasks, and take them at once."""
         return self.put(names, token=token, limits=limits, lease_seconds=LEASE_SECONDS)
 
     def claim(self, limits: Limits = UNLIMITED, *, limit: int = 10, token: str = "worker", **more: Any) -> Claim:
@@ -64,18 +64,17 @@ class Desk(Bench):
         """The holds that a claim gives."""
         return [one.hold for one in self.claim(limits, **options).tasks]
 
-    def settle(self, verb: str, *holds: Hold, health: Health = UNKNOWN, delay: float = 5000) -> list[bool]:
+    def settle(
+        self, verb: str, *holds: Hold, health: Health = UNKNOWN, delay: float = 5000, has_job: bool = True
+    ) -> list[bool]:
         """Settle these in one call of one of SETTLING."""
-        match verb:
-            case "complete":
-                return self.queue.complete(holds, health)
-            case "bury":
-                return self.queue.bury(holds, health)
-            case "forget":
-                return self.queue.forget([(hold.task, hold.generation) for hold in holds], health)
-            case "release":
-                return self.queue.release([Release(hold, delay) for hold in holds], health)
-        raise ValueError(verb)
+        calls = {
+            "complete": lambda: self.queue.complete(holds, health),
+            "release": lambda: self.queue.release([Release(hold, delay, None, has_job) for hold in holds], health),
+            "bury": lambda: self.queue.bury(holds, health),
+            "forget": lambda: self.queue.forget([(hold.task, hold.generation) for hold in holds], health),
+        }
+        return calls[verb]()
 
     def has_lost(self, hold: Hold) -> bool:
         """Whether its holder can no longer move the task."""

@@ -27,19 +27,15 @@ class Keys(Protocol):
 
     def now(self) -> int:
         """The server's time, epoch milliseconds."""
-        ...
 
     def dump(self) -> Dump:
         """All there is."""
-        ...
 
     def write(self, key: str, member: str, value: float | str) -> None:
         """Set a score (a number) or a hash field (text), or put a member into a set ("")."""
-        ...
 
     def lasting(self) -> bool:
         """Whether no key carries a TTL."""
-        ...
 
 
 class RedisKeys:

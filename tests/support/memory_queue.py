@@ -31,10 +31,6 @@ class MemoryQueue:
         twin._providers = {provider: parts.copy() for provider, parts in self._providers.items()}
         return twin
 
-    def flush(self) -> None:
-        """FLUSHALL."""
-        self._providers = {}
-
     def now(self) -> int:
         return self.now_ms
 

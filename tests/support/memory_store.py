@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from shared.codec import Json, dumps, loads
-from shared.errors import StoreTooLarge, StoreUnavailable
+from shared.errors import StoreTooLarge
 from shared.record import Record
 from shared.store import Item, Superseded
 from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
@@ -14,26 +14,21 @@ from tests.support.items import pending_item
 
 
 class MemoryStore:
-    """Store without DynamoDB. `unavailable` makes every call fail."""
+    """Store without DynamoDB."""
 
     def __init__(self, retention_seconds: int) -> None:
-        self.unavailable = False
         self.items: dict[Task, Item] = {}
         self._retention_seconds = retention_seconds
 
     def copy(self) -> Self:
         """An independent twin."""
         twin = type(self)(self._retention_seconds)
-        twin.unavailable = self.unavailable
         twin.items = dict(self.items)
         return twin
 
     def get(self, task: Task, now: int) -> Item | None:
-        item = self._item(task)
+        item = self.items.get(task)
         return None if item is None or item.expired(now) else item
-
-    def opened(self, item: Item, now: int) -> Item:
-        return item
 
     def begin(
         self,
@@ -47,7 +42,7 @@ class MemoryStore:
         keep_outputs: bool = False,
     ) -> Item | None:
         input_ = _kept(input_, "input")
-        item = self._item(task)
+        item = self.items.get(task)
         if seen:
             unchanged = item is not None and item.generation == seen.generation
         else:
@@ -71,7 +66,7 @@ class MemoryStore:
         changes: dict[str, Any] = {"partial": _kept(record.partial, "partial")}
         if record.outputs is not None or resubmit:
             changes["outputs"] = None if record.outputs is None else _kept(record.outputs, "outputs")
-        item = self._item(task)
+        item = self.items.get(task)
         if item is not None and item.resubmits >= record.resubmits + (not resubmit):
             return Superseded(item)
         return self._write(
@@ -86,13 +81,13 @@ class MemoryStore:
     def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
         known = {"outputs": record.outputs, "partial": record.partial}
         changes = {name: _kept(value, name) for name, value in known.items() if value is not None}
-        item = self._item(task)
+        item = self.items.get(task)
         if item is None or item.resubmits != record.resubmits:
             return Superseded(item)
         return self._write(task, record.generation, updated_at=now, **changes)
 
     def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
-        item = self._item(task)
+        item = self.items.get(task)
         known = item.notify if item else frozenset()
         if target not in known and len(known) >= MAX_NOTIFY:
             return Superseded(item)
@@ -114,16 +109,10 @@ class MemoryStore:
 
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
         shards = open_keys(provider)
-        self._item(Task(provider, ""))
         found = [item for item in self.items.values() if item.status == "pending" and open_key(item.task) in shards]
         for item in sorted(found, key=lambda item: (shards.index(open_key(item.task)), item.updated_at)):
             if item.updated_at < before:
                 yield item.task, item.generation
-
-    def _item(self, task: Task) -> Item | None:
-        if self.unavailable:
-            raise StoreUnavailable("the double is told to fail")
-        return self.items.get(task)
 
     def _end(self, task: Task, generation: int, status: Status, now: int, **changes: Json) -> Item | Superseded:
         ended = {"status": status, "completed_at": now, "updated_at": now, "notify": frozenset[str]()}
@@ -132,7 +121,7 @@ class MemoryStore:
         return superseded or self.items[task]
 
     def _write(self, task: Task, generation: int, **changes: Any) -> Superseded | None:
-        item = self._item(task)
+        item = self.items.get(task)
         if item is None or item.generation != generation or item.status != "pending":
             return Superseded(item)
         self.items[task] = dataclasses.replace(item, **changes)
