@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Self
 
 import pytest
@@ -29,6 +30,11 @@ from tests.soak.verdict import judge
 
 TASK = "jobs/a"
 STORED = '{"id": "j"}'
+
+
+def key_of(task: str, generation: int = 1, resubmits: int = 0) -> str:
+    record = Record(generation=generation, created_at=0, input=None, resubmits=resubmits)
+    return idempotency_key(Task.from_id(task), record)
 
 
 class Tale:
@@ -66,49 +72,28 @@ class Tale:
         return self.write(task, function=function, status=status, open=False, **data)
 
     def submit(
-        self,
-        task: str = TASK,
-        generation: int = 1,
-        resubmits: int = 0,
-        *,
-        job: str = "j",
-        worker: int = 1,
-        at: float | None = None,
-        key: str | None = None,
-        **changes: Any,
+        self, task: str = TASK, generation: int = 1, resubmits: int = 0, *, at: float | None = None, **changes: Any
     ) -> Self:
         provider, _, name = task.partition("/")
-        record = Record(generation=generation, created_at=0, input=None, resubmits=resubmits)
-        key = key or idempotency_key(Task.from_id(task), record)
         self.now = self.now + 1 if at is None else at
-        about = {"provider": provider, "name": name, "key": key, "job": job}
+        about = {"provider": provider, "name": name, "key": key_of(task, generation, resubmits), "job": "j"}
+        about |= {name: changes.pop(name) for name in ("key", "job") if name in changes}
         self.tell("job", at=self.now, done_at=self.now + 60, fate="done", **about)
-        told: dict[str, Any] = {"verb": "submit", "worker": worker, "begun": self.now, "sent": self.now + 0.02}
+        told: dict[str, Any] = {"verb": "submit", "worker": 1, "begun": self.now, "sent": self.now + 0.02}
         told |= {"trouble": None, "whole": True, "said": "running"}
         return self.tell("asked", at=self.now + 0.03, **about | told | changes)
 
-    def poll(self, task: str = TASK, *, job: str = "j", said: str = "running", worker: int = 1) -> Self:
-        return self.submit(task, job=job, worker=worker, verb="poll", said=said)
+    def poll(self, *, said: str = "running") -> Self:
+        return self.submit(verb="poll", said=said)
 
     def called(
-        self,
-        said: str = "done",
-        *,
-        generation: int = 1,
-        resubmits: int = 0,
-        kind: str = "signed",
-        code: int = 200,
-        job: str = "j",
-        begun: float | None = None,
-        at: float | None = None,
+        self, said: str = "done", *, generation: int = 1, resubmits: int = 0, at: float | None = None, **changes: Any
     ) -> Self:
         """A callback about TASK, half a second before it is answered."""
-        record = Record(generation=generation, created_at=0, input=None, resubmits=resubmits)
-        key = idempotency_key(Task.from_id(TASK), record)
         self.now = self.now + 1 if at is None else at
-        about: dict[str, Any] = {"provider": "jobs", "name": "a", "key": key, "job": job}
-        begun = self.now - 0.5 if begun is None else begun
-        return self.tell("called", at=self.now, begun=begun, kind=kind, said=said, code=code, **about)
+        about = {"provider": "jobs", "name": "a", "key": key_of(TASK, generation, resubmits), "job": "j"}
+        told: dict[str, Any] = {"begun": self.now - 0.5, "kind": "signed", "said": said, "code": 200}
+        return self.tell("called", at=self.now, **about | told | changes)
 
     def rest(self, **changes: Any) -> Self:
         places: dict[str, Any] = {"leaks": [], "queue": [], "leases": [], "jobs": [], "groups": [], "dead": {}}
@@ -166,7 +151,6 @@ class Tale:
 
 Story = Callable[[Tale], object]
 AT_ONCE: dict[str, Any] = {"every_seconds": RATE_SECONDS, "lasting": 5.0}
-OTHERS_KEY = idempotency_key(Task("jobs", "b"), Record(generation=1, created_at=0, input=None))
 FROZEN = {"seconds": LONG_FROZEN_SECONDS}
 
 
@@ -225,6 +209,10 @@ def test_a_sound_history_has_no_fault(title: str) -> None:
 
 
 NO_REASON, UNTOLD = "although nothing was lost", "a callback wrote completed of generation 1, which nobody had told"
+OPEN, SECOND = "generation 1 was open when the next one began", "a second result for generation 1"
+UNWRITTEN, BACK = "generation 1 was accepted but not written", "generation 1 came back over 2"
+UNSTORED, LATE = "was taken, but the end that it told was not stored", "was taken, although the next one had begun"
+KNOWN = "although its outputs were stored"
 
 
 def untold(tell: Story) -> Story:
@@ -252,37 +240,22 @@ def others(job: str, **data: Any) -> Story:
 FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
     "lost": {
         "it has not ended": (lambda t: t.begin(), "generation 1 has not ended"),
-        "open when the next began": (
-            lambda t: t.begin().begin(generation=2).cancelled(),
-            "generation 1 was open when the next one began",
-        ),
-        "accepted and never written": (lambda t: t.answered(202), "generation 1 was accepted but not written"),
-        "accepted before it was written": (
-            lambda t: t.answered(202).begin().cancelled(),
-            "generation 1 was accepted but not written",
-        ),
+        "open when the next began": (lambda t: t.begin().begin(generation=2).cancelled(), OPEN),
+        "accepted and never written": (lambda t: t.answered(202), UNWRITTEN),
+        "accepted before it was written": (lambda t: t.answered(202).begin().cancelled(), UNWRITTEN),
         "open and not in the index": (lambda t: t.begin().write(open=False), "index lists"),
         "ended and in the index": (lambda t: t.begin().write(status="cancelled", open=True), "index lists"),
         "the item was deleted": (
             lambda t: t.begin().cancelled().tell("deleted", task=TASK, worker=1, old={}, new=None),
             "the item was deleted",
         ),
-        "an end was taken and not stored": (
-            lambda t: t.awaited().called().end(),
-            "was taken, but the end that it told was not stored",
-        ),
+        "an end was taken and not stored": (lambda t: t.awaited().called().end(), UNSTORED),
         "a genuine callback was turned away": (lambda t: t.awaited().called(code=404).end(), "was not taken"),
     },
     "doubled": {
-        "a second result": (lambda t: t.begin().submit().end().end(share=2), "a second result for generation 1"),
-        "what has ended is changed": (
-            lambda t: t.begin().cancelled().write(resubmits=1),
-            "a second result for generation 1",
-        ),
-        "a generation comes back": (
-            lambda t: t.begin(generation=2).cancelled().write(generation=1),
-            "generation 1 came back over 2",
-        ),
+        "a second result": (lambda t: t.begin().submit().end().end(share=2), SECOND),
+        "what has ended is changed": (lambda t: t.begin().cancelled().write(resubmits=1), SECOND),
+        "a generation comes back": (lambda t: t.begin(generation=2).cancelled().write(generation=1), BACK),
         "the count of resubmits falls": (
             lambda t: t.begin().write(resubmits=1).write(resubmits=0).cancelled(),
             "generation 1 forgot a resubmit",
@@ -291,14 +264,8 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
         "data that are not whole": (others("j", whole=False), "was completed with"),
         "data of another task": (others("of another"), "has the data of of another"),
         "data of the generation before": (others("of the first"), "has the data of generation 1"),
-        "other data were answered": (
-            lambda t: t.begin().submit().end().answered(200, "completed", {"other": True}),
-            "answered",
-        ),
-        "another status was answered": (
-            lambda t: t.begin().submit().end().answered(200, "failed", {"other": True}),
-            "answered",
-        ),
+        "other data were answered": (lambda t: t.begin().submit().end().answered(200, "completed", {}), "answered"),
+        "another status was answered": (lambda t: t.begin().submit().end().answered(200, "failed", {}), "answered"),
         "submitted again": (lambda t: t.twice(), f"submitted again at 2020.000 {NO_REASON}"),
         "another worker was killed": (twice("kill", at=2001, function="process", worker=3), NO_REASON),
         "killed before": (twice("kill", at=1999, function="process", worker=1), NO_REASON),
@@ -310,20 +277,20 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
         "Redis was flushed": (lambda t: t.twice().flush(2001, begun=2001), NO_REASON),
         "submitted again though the worker saw it stored": (
             lambda t: t.twice(trouble="cut").stored(2010).tell("read", at=2015, task=TASK, worker=2),
-            "submitted again at 2020.000, although its outputs were stored",
+            f"submitted again at 2020.000, {KNOWN}",
         ),
         "submitted again though stored since it looked long ago": (
             lambda t: t.twice(trouble="cut", worker=1).tell("read", at=1999, task=TASK, worker=1).stored(2010),
-            "although its outputs were stored",
+            KNOWN,
         ),
         "a key of no generation": (
             lambda t: t.begin().submit(key="made up").cancelled(),
-            "asked under the key made up, which is None",
+            "the key made up, which is None",
         ),
         "the key of another task": (
             lambda t: (
                 t.begin("jobs/b").end("jobs/b", status="cancelled"),
-                t.begin().submit(key=OTHERS_KEY).cancelled(),
+                t.begin().submit(key=key_of("jobs/b")).cancelled(),
             ),
             "asked under the key",
         ),
@@ -337,10 +304,7 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
         ),
     },
     "believed": {
-        "a late callback was taken": (
-            lambda t: t.awaited().end().begin(generation=2).called().cancelled(),
-            "was taken, although the next one had begun",
-        ),
+        "a late callback was taken": (lambda t: t.awaited().end().begin(generation=2).called().cancelled(), LATE),
         "told nothing": (untold(lambda t: None), UNTOLD),
         "told by a forger": (untold(lambda t: t.called(kind="forged", code=404, at=2000)), UNTOLD),
         "told of another end": (untold(lambda t: t.called("refused", at=2000, code=503)), UNTOLD),
@@ -362,7 +326,7 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
     },
 }
 BESIDES = (
-    "open when the next began",
+    "open when the next",
     "open and not in",
     "ended and in",
     "a generation comes back",
@@ -467,12 +431,10 @@ def test_twice_as_long_a_history_is_no_more_than_twice_the_work() -> None:
 
 
 def test_journals_are_read_together_by_time(tmp_path: Any) -> None:
-    first, second = Journal(tmp_path / "a.jsonl"), Journal(tmp_path / "b.jsonl")
-    first.write("one", name="ü")
-    second.write("two")
-    first.write("three")
-    first.close()
-    second.close()
+    with closing(Journal(tmp_path / "a.jsonl")) as first, closing(Journal(tmp_path / "b.jsonl")) as second:
+        first.write("one", name="ü")
+        second.write("two")
+        first.write("three")
     assert [event["what"] for event in read(tmp_path)] == ["one", "two", "three"]
     assert read(tmp_path)[0]["name"] == "ü"
 
