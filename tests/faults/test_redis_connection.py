@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from botocore import endpoint
@@ -263,6 +263,10 @@ def _is_busy(world: World) -> bool:
 # --- a host that nobody answers at
 
 
+Waits: TypeAlias = dict[int, list[float]]
+"""Port -> how long each attempt to connect there may have lasted."""
+
+
 @pytest.fixture
 def black_hole() -> Iterator[int]:
     hole = BlackHole()
@@ -271,9 +275,8 @@ def black_hole() -> Iterator[int]:
 
 
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
-    """Port -> how long each attempt to connect there may have lasted."""
-    waited: dict[int, list[float]] = {}
+def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    waited: Waits = {}
     connect = socket.socket.connect
 
     def timed(self: socket.socket, address: Any) -> None:
@@ -286,9 +289,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
 
 @pytest.mark.promise("faults", "Redis is away")
 def test_a_redis_that_nobody_answers_for_costs_a_request_one_short_wait_and_reconcile_queues_its_task(
-    world: World, black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
+    world: World, black_hole: int, waits: Waits
 ) -> None:
-    with monkeypatch.context() as patch:
+    with world.patch.context() as patch:
         patch.setenv("REDIS_URL", f"redis://127.0.0.1:{black_hole}/0")
         assert world.post(NAME).status == 202
         assert 0 < sum(waits[black_hole]) < PROMPT_SECONDS
@@ -299,7 +302,7 @@ def test_a_redis_that_nobody_answers_for_costs_a_request_one_short_wait_and_reco
 
 @pytest.mark.parametrize("silent", [True, False], ids=["black hole", "closed port"])
 def test_the_message_names_the_host_that_cannot_be_reached(
-    black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch, silent: bool
+    black_hole: int, waits: Waits, monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = black_hole if silent else listener.getsockname()[1]
@@ -312,12 +315,12 @@ def test_the_message_names_the_host_that_cannot_be_reached(
 
 @pytest.mark.promise("faults", "no call to DynamoDB, S3 or Redis outlives its function")
 def test_a_dynamodb_that_nobody_answers_for_costs_a_request_three_seconds_at_most(
-    world: World, black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
+    world: World, black_hole: int, waits: Waits
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=pauses.append))
-    monkeypatch.setattr(aws, "prompt", PROMPT)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", f"http://127.0.0.1:{black_hole}")
+    world.patch.setattr(endpoint, "time", SimpleNamespace(sleep=pauses.append))
+    world.patch.setattr(aws, "prompt", PROMPT)
+    world.patch.setenv("AWS_ENDPOINT_URL_DYNAMODB", f"http://127.0.0.1:{black_hole}")
     answered = world.post(NAME)
     assert (answered.status, answered.headers["retry-after"]) == (503, "5")
     assert 0 < sum(waits[black_hole]) + sum(pauses) < PROMPT_SECONDS

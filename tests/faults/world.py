@@ -78,6 +78,7 @@ class World:
         way: str | None = None,
         **settings: str,
     ) -> None:
+        self.patch = patch
         self.simulator = simulator
         self.clock = Clock()
         self.redis = Redis.from_url(redis_url, decode_responses=True)
@@ -182,6 +183,12 @@ class World:
 
     # --- what is there
 
+    def known(self, name: str, provider: str = "job") -> dict[str, Any]:
+        """The item, which there must be."""
+        item = self.item(name, provider)
+        assert item is not None
+        return item
+
     def item(self, name: str, provider: str = "job") -> dict[str, Any] | None:
         """The item as DynamoDB has it."""
         key = {"task_id": {"S": f"{provider}/{name}"}}
@@ -212,8 +219,7 @@ class World:
     def check_end(self, name: str, provider: str = "job") -> None:
         """It has ended, once, and has left nothing; a failure that nobody was told at once, a dead letter."""
         self.check(name, provider)
-        item = self.item(name, provider)
-        assert item is not None
+        item = self.known(name, provider)
         assert "open" not in item
         assert self.ends[f"{provider}/{name} {item['generation']['N']} {item['status']['S']}"] == 1
         generations = Counter(end.rpartition(" ")[0] for end in self.ends.elements())
