@@ -56,7 +56,6 @@ class Life:
     result: Any = None
 
     def wait(self) -> "Life":
-        """Until it is over."""
         while self.heard.poll(PATIENCE_SECONDS):
             try:
                 kind, said = self.heard.recv()
@@ -80,7 +79,6 @@ class Life:
 
 
 def begin(errand: Errand) -> Life:
-    """Sends a process on an errand."""
     heard, told = FORKS.Pipe(duplex=False)
     process = FORKS.Process(target=_live, args=(told, errand), daemon=True)
     process.start()

@@ -45,11 +45,9 @@ class Case:
         return self.steps_taken.split()
 
     def asks(self, world: World) -> Event | None:
-        """The event, which may depend on the world."""
         return self.event(world) if callable(self.event) else self.event
 
     def end(self, step: int) -> str:
-        """How the task ends after a kill at that step."""
         return self.ends if step else self.ends_else or self.ends
 
 
@@ -89,7 +87,6 @@ def crashing(world: World) -> None:
 
 
 def unreadable(world: World) -> None:
-    """Its record is junk."""
     due(world)
     world.redis.hset(key_of("job", "tasks"), NAME, "{")
 

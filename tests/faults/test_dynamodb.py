@@ -109,7 +109,6 @@ FOR_GOOD = {"denied": s3_says(403, "AccessDenied"), "no bucket": s3_says(404, "N
 
 
 def of(faults: dict[str, Fault]) -> pytest.MarkDecorator:
-    """One test for each."""
     return pytest.mark.parametrize("fault", faults.values(), ids=faults)
 
 

@@ -69,7 +69,6 @@ def test_two_ticks_of_one_event_at_once_ask_about_each_task_once(make_world: Mak
 
 @pytest.fixture
 def ways(redis_server: Any, dynamodb_server: Any, simulator: Any) -> Iterator[list[Proxy]]:
-    """The ways to Redis, DynamoDB and the provider."""
     ports = (redis_server("valkey").port, dynamodb_server.port, int(simulator.url.rpartition(":")[2]))
     with Proxy(ports[0]) as redis, Proxy(ports[1]) as dynamodb, Proxy(ports[2]) as provider:
         yield [redis, dynamodb, provider]
@@ -179,7 +178,7 @@ def rewrite(world: World, change: Callable[[dict[str, Any]], Any]) -> Any:
 
 
 def record_of(world: World) -> str:
-    return world.redis.hget(key_of("job", "tasks"), NAME) or ""
+    return str(world.redis.hget(key_of("job", "tasks"), NAME))
 
 
 def newer(record: dict[str, Any]) -> dict[str, Any]:

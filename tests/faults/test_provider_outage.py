@@ -29,11 +29,11 @@ def begin(world: World, provider: str, names: list[str]) -> None:
     """Accepted and not yet asked about."""
     begun = [wiring.store().begin(Task(provider, name), None, {}, world.clock()) for name in names]
     adds = [Add(item.task, item.generation, record_of(item).to_text()) for item in begun if item]
+    assert len(adds) == len(names)
     wiring.queue().add(adds, token="t")
 
 
 def ended(world: World, provider: str, status: str = "completed") -> int:
-    """How many tasks have ended so."""
     return sum(count for end, count in world.ends.items() if end.startswith(f"{provider}/") and end.endswith(status))
 
 

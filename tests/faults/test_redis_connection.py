@@ -199,7 +199,6 @@ def test_a_claim_whose_reply_is_late_is_not_repeated_and_the_late_reply_is_nobod
 
 
 def scripts_run(world: World) -> int:
-    """How many scripts the server has run so far."""
     return int(world.redis.info("commandstats")["cmdstat_evalsha"]["calls"])
 
 

@@ -116,7 +116,6 @@ class World:
                 made.cache_clear()
 
     def close(self) -> None:
-        """Lets go of the connections."""
         if wiring.queue.cache_info().currsize:
             wiring.queue()._client.close()
         self.redis.close()
@@ -124,11 +123,9 @@ class World:
     # --- the handlers, here
 
     def post(self, name: str, provider: str = "job", **headers: str) -> Answered:
-        """A request for a task."""
         return self.ask(rest("POST", "/tasks", {"provider": provider, "name": name}, headers))
 
     def ask(self, event: Event, seconds: float = 25) -> Answered:
-        """One HTTP request of any kind."""
         return Answered(enqueue.handler(event, Context(seconds)))  # type: ignore[arg-type]
 
     def process(self, seconds: float = 80) -> dict[str, dict[str, int]]:
@@ -184,13 +181,11 @@ class World:
     # --- what is there
 
     def known(self, name: str, provider: str = "job") -> dict[str, Any]:
-        """The item, which there must be."""
         item = self.item(name, provider)
         assert item is not None
         return item
 
     def item(self, name: str, provider: str = "job") -> dict[str, Any] | None:
-        """The item as DynamoDB has it."""
         key = {"task_id": {"S": f"{provider}/{name}"}}
         return self.dynamodb.get_item(TableName=self.table, Key=key, ConsistentRead=True).get("Item")
 

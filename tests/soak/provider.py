@@ -34,8 +34,6 @@ FATES = {"done": 70, "at once": 10, "refused": 5, "failed": 5, "vanishes": 10}
 
 @dataclass(slots=True)
 class Job:
-    """One job at the provider."""
-
     id: str
     name: str
     fate: str

@@ -100,7 +100,6 @@ class Tale:
         return self.tell("rest", **places | changes)
 
     def answered(self, code: int, status: str = "pending", data: Any = None) -> Self:
-        """What a client was told of TASK's first generation."""
         return self.tell("answered", task=TASK, code=code, generation=1, status=status, data=data)
 
     def cancelled(self) -> Self:
@@ -119,11 +118,9 @@ class Tale:
         return self.write(at=at, outputs=STORED, status="pending", open=True, data=None)
 
     def fault(self, at: float, task: str) -> Self:
-        """A write that failed."""
         return self.tell("fault", at=at, place="dynamodb", kind="error", operation="UpdateItem", task=task, worker=1)
 
     def flush(self, at: float, begun: float) -> Self:
-        """Redis has lost everything."""
         return self.tell("fault", at=at, place="redis", kind="flush", begun=begun, task=None)
 
     def polls(self, count: int, every_seconds: float, *, lasting: float = 0.02, worker: int = 1) -> Self:

@@ -121,7 +121,6 @@ def companies(journal: Journal) -> Companies:
 
 @pytest.fixture
 def ask(companies: Companies) -> Iterator[Callable[..., tuple[int, Any]]]:
-    """Sends a request; the status and the body."""
     server = Server(("127.0.0.1", 0), Handler)
     server.companies = companies
 
