@@ -118,7 +118,11 @@ def called(**payload: object) -> Callable[[World], Event]:
 
 
 BEGIN = "GetItem UpdateItem add"
+QUERIES, STRAYS = "Query " * 16, "strays " * 5
+END = "GetItem UpdateItem end"
 UNASKED = {"firstAnswer": 0}
+SUCCESS, FAILURE = called(status="completed", data=WHOLE), called(status="refused", error="no such customer")
+NEWS = called(status="async processing in progress", id="j-1", data={"street": "x"})
 
 CASES = (
     # enqueue: a request, and what the provider may say at once; the next generation; cancel and revive
@@ -156,36 +160,12 @@ CASES = (
     Case("task that kills", "process", "claim claim UpdateItem bury claim claim claim", stage=crashing, ends="failed"),
     Case("record unreadable", "process", "claim GetItem GET UpdateItem complete claim", stage=unreadable, says=DONE),
     # reconcile
-    Case("requeue", "reconcile", f"{'Query ' * 16} look GetItem add {'strays ' * 5}", stage=flushed),
-    Case(
-        "forget",
-        "reconcile",
-        f"{'Query ' * 16} {'strays ' * 5} look GetItem end",
-        stage=cancelled_half,
-        ends="cancelled",
-    ),
+    Case("requeue", "reconcile", f"{QUERIES} look GetItem add {STRAYS}", stage=flushed),
+    Case("forget", "reconcile", f"{QUERIES} {STRAYS} look GetItem end", stage=cancelled_half, ends="cancelled"),
     # callback: what a provider says by itself, believed or not
-    Case(
-        "signed success", "callback", "GetItem UpdateItem end", called(status="completed", data=WHOLE), due, file=SIGNED
-    ),
-    Case(
-        "signed failure",
-        "callback",
-        "GetItem UpdateItem end",
-        called(status="refused", error="no such customer"),
-        due,
-        ends="failed",
-        ends_else="completed",
-        file=SIGNED,
-    ),
-    Case(
-        "signed news",
-        "callback",
-        "GetItem UpdateItem",
-        called(status="async processing in progress", id="j-1", data={"street": "x"}),
-        due,
-        file=SIGNED,
-    ),
+    Case("signed success", "callback", END, SUCCESS, due, file=SIGNED),
+    Case("signed failure", "callback", END, FAILURE, due, ends="failed", ends_else="completed", file=SIGNED),
+    Case("signed news", "callback", "GetItem UpdateItem", NEWS, due, file=SIGNED),
     Case("unsigned", "callback", "GetItem look hasten", called(status="completed", data="forged"), post),
 )
 KILLS = [

@@ -55,9 +55,6 @@ def warm(world: World) -> None:
     queue.dead("job")
 
 
-# --- what a warm function does not even notice
-
-
 TROUBLES: dict[str, Callable[[World, Proxy], object]] = {
     "the server has forgotten the scripts": lambda world, _: world.redis.script_flush(),
     "the server has closed the connections": lambda world, _: world.redis.client_kill_filter(
@@ -121,9 +118,6 @@ def test_sixty_four_attempts_at_once_wait_for_connections_and_for_nothing_else(
     assert caplog.records == []
 
 
-# --- replies that are lost: the call took effect, and is repeated
-
-
 @pytest.mark.promise("faults", "a reply of Redis is lost")
 def test_an_add_whose_reply_is_lost(world: World, way: Proxy) -> None:
     warm(world)
@@ -170,9 +164,6 @@ def test_a_cancellation_whose_reply_is_lost(world: World, way: Proxy) -> None:
     assert world.ask(DELETE).status == 200
     assert way.lost == 1
     world.check_end(NAME)
-
-
-# --- replies that come too late
 
 
 def hasty() -> None:
@@ -229,9 +220,6 @@ def test_an_add_whose_reply_is_late_is_accepted_asked_and_left_to_its_lease(worl
     world.ends_well(NAME)
 
 
-# --- a server that is busy with somebody else's script
-
-
 @pytest.mark.promise("faults", "BUSY: somebody's script blocks Redis")
 def test_while_somebodys_script_keeps_redis_busy_requests_are_accepted_and_tasks_wait(world: World) -> None:
     due(world)
@@ -257,9 +245,6 @@ def _is_busy(world: World) -> bool:
     except ResponseError as error:
         return "BUSY" in str(error) or "busy" in str(error)
     return False
-
-
-# --- a host that nobody answers at
 
 
 Waits: TypeAlias = dict[int, list[float]]

@@ -20,7 +20,7 @@ from tests.faults.client_view import expected_view
 from tests.faults.mortal import Errand, Life, Step
 from tests.support.api_events import Context, Event, rest
 from tests.support.clock import Clock
-from tests.support.deployment import Answered
+from tests.support.deployment import Answered, above_0
 from tests.support.keys import Bench, RedisKeys
 from tests.support.simulator import DONE, JOB, Simulator, pending
 
@@ -130,11 +130,11 @@ class World:
 
     def process(self, seconds: float = 80) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0."""
-        return _above_0(process.handler({}, Context(seconds)))  # type: ignore[arg-type]
+        return above_0(process.handler({}, Context(seconds)))  # type: ignore[arg-type]
 
     def reconcile(self, seconds: float = 60) -> dict[str, dict[str, int]]:
         """One run; what counted above 0."""
-        return _above_0(reconcile.handler({}, Context(seconds)))  # type: ignore[arg-type]
+        return above_0(reconcile.handler({}, Context(seconds)))  # type: ignore[arg-type]
 
     # --- and elsewhere
 
@@ -247,9 +247,3 @@ class World:
 MakeWorld: TypeAlias = Callable[..., World]
 """Makes a world; `redis_url`, `way`, `files` and settings may be other than usual."""
 StartServer: TypeAlias = Callable[..., RedisServer]
-
-
-def _above_0(tally: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    json.dumps(tally)  # as Lambda does with what a handler returns
-    counted = {name: {word: count for word, count in counts.items() if count} for name, counts in tally.items()}
-    return {name: counts for name, counts in counted.items() if counts}

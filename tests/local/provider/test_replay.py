@@ -110,9 +110,6 @@ def test_jitter_plays_no_part_in_a_replay() -> None:
     assert Conversation("changed", made).difference() is None
 
 
-# --- no usable answer
-
-
 def unanswered(error: str, expected: Json) -> Vector:
     """A submit, on a connection that is kept, and a poll without a usable answer."""
     url = "https://api.acme.example/jobs"
@@ -146,9 +143,6 @@ def test_the_request_without_an_answer_is_compared_all_the_same() -> None:
 def test_an_unknown_transport_error_is_refused_with_those_that_there_are() -> None:
     said = difference(unanswered("refused", {}))
     assert said == "it lacks steps[1].exchanges[0].response.transportError: one of timeout, connection, too-large"
-
-
-# --- files of conversations
 
 
 @pytest.fixture
@@ -206,9 +200,6 @@ def test_a_directory_without_conversations_is_no_place_for_a_fixture(tmp_path: P
 )
 def test_a_vector_that_lacks_something_says_what(where: Where, reason: str) -> None:
     assert reason in difference(changed("02-house-complete-at-once", where, GONE))
-
-
-# --- the command
 
 
 def test_replay_prints_a_line_for_each_conversation_and_a_summary(call: Call) -> None:
