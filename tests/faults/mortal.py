@@ -144,6 +144,5 @@ def _live(told: Connection, errand: Errand) -> None:
 
 def _ended(arguments: dict[str, Any]) -> str:
     values = arguments.get("ExpressionAttributeValues", {})
-    if ":status" not in values:
-        return ""
-    return f"{arguments['Key']['task_id']['S']} {values[':generation']['N']} {values[':status']['S']}"
+    status = values.get(":status", {"S": "pending"})["S"]
+    return "" if status == "pending" else f"{arguments['Key']['task_id']['S']} {values[':generation']['N']} {status}"
