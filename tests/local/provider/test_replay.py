@@ -168,17 +168,17 @@ def test_a_config_may_be_the_name_of_the_provider_file_beside_it(write: Callable
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
-    [({"vectors": {}}, "must be"), ([1], "must be"), ([{"id": "a", "config": "none.json"}], "the config none.json")],
+    ("text", "reason"),
+    [
+        ('{"vectors": {}}', "must be"),
+        ("[1]", "must be"),
+        ('[{"id": "a", "config": "none.json"}]', "the config none.json"),
+        ("{", r"report\.vectors\.json"),
+    ],
 )
-def test_a_file_that_holds_no_conversations_says_so(write: Callable[[Any], Path], value: Any, reason: str) -> None:
+def test_a_file_that_holds_no_conversations_says_so(vectors: Path, text: str, reason: str) -> None:
+    vectors.write_text(text, encoding="utf-8")
     with pytest.raises(VectorError, match=reason):
-        conversations(write(value))
-
-
-def test_a_file_of_invalid_json_says_so(vectors: Path) -> None:
-    vectors.write_text("{", encoding="utf-8")
-    with pytest.raises(VectorError, match=r"report\.vectors\.json"):
         conversations(vectors)
 
 
