@@ -34,7 +34,6 @@ def make_world(
     redis_server: Server,
     dynamodb_server: DynamoDB,
 ) -> Iterator[MakeWorld]:
-    """Makes worlds, and lets go of them."""
     made: list[World] = []
 
     def make(redis_url: str | None = None, **options: object) -> World:

@@ -56,7 +56,6 @@ class Life:
     result: Any = None
 
     def wait(self) -> "Life":
-        """Until it is over."""
         while self.heard.poll(PATIENCE_SECONDS):
             try:
                 kind, said = self.heard.recv()
@@ -80,7 +79,6 @@ class Life:
 
 
 def begin(errand: Errand) -> Life:
-    """Sends a process on an errand."""
     heard, told = FORKS.Pipe(duplex=False)
     process = FORKS.Process(target=_live, args=(told, errand), daemon=True)
     process.start()
@@ -146,6 +144,5 @@ def _live(told: Connection, errand: Errand) -> None:
 
 def _ended(arguments: dict[str, Any]) -> str:
     values = arguments.get("ExpressionAttributeValues", {})
-    if ":status" not in values:
-        return ""
-    return f"{arguments['Key']['task_id']['S']} {values[':generation']['N']} {values[':status']['S']}"
+    status = values.get(":status", {"S": "pending"})["S"]
+    return "" if status == "pending" else f"{arguments['Key']['task_id']['S']} {values[':generation']['N']} {status}"

@@ -38,7 +38,6 @@ class Proxy:
         self._flowing.set()
 
     def cut(self) -> None:
-        """Every connection ends."""
         with self._lock:
             for one in self._open:
                 with suppress(OSError):

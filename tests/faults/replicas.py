@@ -57,7 +57,6 @@ class Pair:
 
 @contextmanager
 def pair(primary: RedisServer, replica: RedisServer) -> Iterator[Pair]:
-    """The two, the replica up to date."""
     with Proxy(primary.port) as way, Proxy(primary.port) as link:
         made = Pair(primary, replica, way, link)
         made.follow()

@@ -45,11 +45,9 @@ class Case:
         return self.steps_taken.split()
 
     def asks(self, world: World) -> Event | None:
-        """The event, which may depend on the world."""
         return self.event(world) if callable(self.event) else self.event
 
     def end(self, step: int) -> str:
-        """How the task ends after a kill at that step."""
         return self.ends if step else self.ends_else or self.ends
 
 
@@ -89,7 +87,6 @@ def crashing(world: World) -> None:
 
 
 def unreadable(world: World) -> None:
-    """Its record is junk."""
     due(world)
     world.redis.hset(key_of("job", "tasks"), NAME, "{")
 
@@ -110,8 +107,7 @@ def called(**payload: object) -> Callable[[World], Event]:
     """What the provider calls back with, of the job that is waited for."""
 
     def event(world: World) -> Event:
-        item, body = world.item(NAME), json.dumps(payload)
-        assert item
+        item, body = world.known(NAME), json.dumps(payload)
         urls = CallbackUrls("", "env:KEY", lambda *_, **__: CALLED["KEY"])
         resubmits = int(item["attempt"]["M"]["resubmits"]["N"]) if "attempt" in item else 0
         path = urls.url(Task("job", NAME), int(item["generation"]["N"]), resubmits)
@@ -122,7 +118,11 @@ def called(**payload: object) -> Callable[[World], Event]:
 
 
 BEGIN = "GetItem UpdateItem add"
+QUERIES, STRAYS = "Query " * 16, "strays " * 5
+END = "GetItem UpdateItem end"
 UNASKED = {"firstAnswer": 0}
+SUCCESS, FAILURE = called(status="completed", data=WHOLE), called(status="refused", error="no such customer")
+NEWS = called(status="async processing in progress", id="j-1", data={"street": "x"})
 
 CASES = (
     # enqueue: a request, and what the provider may say at once; the next generation; cancel and revive
@@ -160,36 +160,12 @@ CASES = (
     Case("task that kills", "process", "claim claim UpdateItem bury claim claim claim", stage=crashing, ends="failed"),
     Case("record unreadable", "process", "claim GetItem GET UpdateItem complete claim", stage=unreadable, says=DONE),
     # reconcile
-    Case("requeue", "reconcile", f"{'Query ' * 16} look GetItem add {'strays ' * 5}", stage=flushed),
-    Case(
-        "forget",
-        "reconcile",
-        f"{'Query ' * 16} {'strays ' * 5} look GetItem end",
-        stage=cancelled_half,
-        ends="cancelled",
-    ),
+    Case("requeue", "reconcile", f"{QUERIES} look GetItem add {STRAYS}", stage=flushed),
+    Case("forget", "reconcile", f"{QUERIES} {STRAYS} look GetItem end", stage=cancelled_half, ends="cancelled"),
     # callback: what a provider says by itself, believed or not
-    Case(
-        "signed success", "callback", "GetItem UpdateItem end", called(status="completed", data=WHOLE), due, file=SIGNED
-    ),
-    Case(
-        "signed failure",
-        "callback",
-        "GetItem UpdateItem end",
-        called(status="refused", error="no such customer"),
-        due,
-        ends="failed",
-        ends_else="completed",
-        file=SIGNED,
-    ),
-    Case(
-        "signed news",
-        "callback",
-        "GetItem UpdateItem",
-        called(status="async processing in progress", id="j-1", data={"street": "x"}),
-        due,
-        file=SIGNED,
-    ),
+    Case("signed success", "callback", END, SUCCESS, due, file=SIGNED),
+    Case("signed failure", "callback", END, FAILURE, due, ends="failed", ends_else="completed", file=SIGNED),
+    Case("signed news", "callback", "GetItem UpdateItem", NEWS, due, file=SIGNED),
     Case("unsigned", "callback", "GetItem look hasten", called(status="completed", data="forged"), post),
 )
 KILLS = [

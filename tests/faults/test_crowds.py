@@ -111,9 +111,7 @@ def spent(world: World) -> tuple[int, int]:
     return commands, world.redis.info("stats")["total_net_output_bytes"]
 
 
-def test_a_cold_start_into_32_attempts_at_once_makes_one_client(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cold_start_into_32_attempts_at_once_makes_one_client(make_world: MakeWorld) -> None:
     world, names = make_world(PARALLEL_TASKS="32"), [f"{number}" for number in range(32)]
     world.due(*names)
     together, made, create = threading.Barrier(32), list[str](), Session.create_client
@@ -122,7 +120,7 @@ def test_a_cold_start_into_32_attempts_at_once_makes_one_client(
         made.append(service)
         return create(session, service, *arguments, **options)
 
-    monkeypatch.setattr(Session, "create_client", creates)
+    world.patch.setattr(Session, "create_client", creates)
     world.simulator.say(DONE.after(lambda: together.wait(PATIENCE_SECONDS)))
     wiring.queue()._client.close()
     world.forget_wiring()

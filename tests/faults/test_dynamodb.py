@@ -109,7 +109,6 @@ FOR_GOOD = {"denied": s3_says(403, "AccessDenied"), "no bucket": s3_says(404, "N
 
 
 def of(faults: dict[str, Fault]) -> pytest.MarkDecorator:
-    """One test for each."""
     return pytest.mark.parametrize("fault", faults.values(), ids=faults)
 
 
@@ -204,9 +203,6 @@ def cloud(
     return Cloud(**vars(deploy(monkeypatch, tmp_path, deployed, simulator)), wire=wire, s3=s3)
 
 
-# --- no call outlives its handler
-
-
 def longest_seconds(config: Any) -> float:
     """The longest that a call may take: every try to its timeouts, and the pauses between."""
     tries = config.retries["total_max_attempts"]
@@ -235,9 +231,6 @@ def test_a_service_cannot_ask_for_a_longer_pause(cloud: Cloud) -> None:
     cloud.breaks("GetItem", answered(503, "", x_amz_retry_after="5000"), 1)
     assert cloud.ask().status == 202
     assert len(cloud.wire.pauses) == 1  # and Wire holds it to a second
-
-
-# --- one fault is not noticed
 
 
 @pytest.mark.promise("faults", "DynamoDB throttles, fails or does not answer, once")
@@ -273,9 +266,6 @@ def test_one_fault_of_s3_is_not_noticed_by_a_large_result(cloud: Cloud, fault: F
     assert cloud.tick_later() == {"claimed": 1, "completed": 1}
     cloud.breaks("GetObject", fault, 1)
     cloud.ends(LARGE)
-
-
-# --- DynamoDB stays away from a request
 
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while requests come")
@@ -321,9 +311,6 @@ def test_a_first_answer_that_cannot_be_stored_is_shown_and_its_job_is_not_lost(c
     cloud.ends(WHOLE)
 
 
-# --- results wait
-
-
 @pytest.mark.promise("faults", "DynamoDB fails for longer while results come or reconcile runs")
 @of(OF_DYNAMODB)
 def test_a_result_that_cannot_be_stored_stays_queued_and_makes_no_second_job(cloud: Cloud, fault: Fault) -> None:
@@ -364,27 +351,23 @@ def test_of_five_results_the_one_that_is_throttled_waits_alone(cloud: Cloud) -> 
         cloud.ends(WHOLE, name)
 
 
+HELD_UP = {f"PutObject {name}": ("PutObject", fault) for name, fault in (OF_S3 | FOR_GOOD).items()} | {
+    f"UpdateItem {name}": ("UpdateItem", OF_DYNAMODB[name]) for name in ("throughput", "read timeout")
+}
+
+
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
-@of(OF_S3 | FOR_GOOD)
-def test_a_large_result_that_s3_does_not_take_stays_queued_and_makes_no_second_job(cloud: Cloud, fault: Fault) -> None:
+@pytest.mark.parametrize(("operation", "fault"), HELD_UP.values(), ids=HELD_UP)
+def test_a_large_result_that_cannot_be_stored_stays_queued_and_makes_no_second_job_or_object(
+    cloud: Cloud, operation: str, fault: Fault
+) -> None:
     cloud.ask()
     cloud.simulator.say(completed(LARGE))
-    cloud.breaks("PutObject", fault, 1 if fault in FOR_GOOD.values() else TRIES)
+    cloud.breaks(operation, fault, 1 if fault in FOR_GOOD.values() else TRIES)
     cloud.wire.seen.clear()
     assert cloud.tick_later() == {"claimed": 1, "released": 1}
-    assert "UpdateItem" not in cloud.wire.seen  # no item points to what may not be there
+    assert ("UpdateItem" in cloud.wire.seen) == (operation == "UpdateItem")  # no item points to what may not be there
     cloud.waits()
-    assert cloud.tick_later(STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
-    cloud.ends(LARGE)
-
-
-@pytest.mark.promise("faults", "S3 fails once, or for longer")
-@of({name: OF_DYNAMODB[name] for name in ("throughput", "read timeout")})
-def test_a_large_result_whose_item_cannot_be_written_leaves_one_object_when_it_ends(cloud: Cloud, fault: Fault) -> None:
-    cloud.ask()
-    cloud.simulator.say(completed(LARGE))
-    cloud.breaks("UpdateItem", fault)
-    assert cloud.tick_later() == {"claimed": 1, "released": 1}
     assert cloud.tick_later(STORE_RETRY_SECONDS) == {"claimed": 1, "completed": 1}
     cloud.ends(LARGE)
 
@@ -398,9 +381,6 @@ def test_a_large_first_answer_that_s3_does_not_take_is_shown_and_stored_later(cl
     cloud.pass_(STORE_RETRY_SECONDS)
     assert cloud.process() == {"example": {"claimed": 1, "completed": 1}}
     assert cloud.call("GET", "/?task-name=a").body["data"] == LARGE
-
-
-# --- somebody else was first
 
 
 @pytest.mark.promise("faults", "a result whose task was cancelled meanwhile: a conditional conflict")
@@ -418,9 +398,6 @@ def test_a_result_of_a_task_that_was_cancelled_meanwhile_changes_nothing_and_its
     assert cloud.state("job") == {}
 
 
-# --- S3 does not give back
-
-
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3)
 def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(cloud: Cloud, fault: Fault) -> None:
@@ -434,9 +411,6 @@ def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(
     assert (anew.status, anew.body["data"], anew.body["data_url"]) == (202, PARTIAL, None)
     seen = cloud.look()  # S3 is there again
     assert (seen.body["status"], seen.body["data"]) == ("pending", LARGE | PARTIAL)
-
-
-# --- reconcile
 
 
 @pytest.mark.promise("faults", "DynamoDB fails for longer while results come or reconcile runs")

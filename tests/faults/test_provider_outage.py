@@ -13,8 +13,7 @@ from shared.queue import Add
 from shared.task import Task
 from shared.work.worker import record_of
 from tests.faults.virtual_time import BETWEEN_TICKS_SECONDS, VirtualTime
-from tests.faults.world import FILE, MakeWorld, World
-from tests.support.api_events import rest
+from tests.faults.world import FILE, REVIVE, MakeWorld, World
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Said, completed, pending, says
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -28,16 +27,13 @@ HOUR_TICKS = 3600 // BETWEEN_TICKS_SECONDS
 
 def begin(world: World, provider: str, names: list[str]) -> None:
     """Accepted and not yet asked about."""
-    adds = []
-    for name in names:
-        item = wiring.store().begin(Task(provider, name), None, {}, world.clock())
-        assert item
-        adds.append(Add(item.task, item.generation, record_of(item).to_text()))
+    begun = [wiring.store().begin(Task(provider, name), None, {}, world.clock()) for name in names]
+    adds = [Add(item.task, item.generation, record_of(item).to_text()) for item in begun if item]
+    assert len(adds) == len(names)
     wiring.queue().add(adds, token="t")
 
 
 def ended(world: World, provider: str, status: str = "completed") -> int:
-    """How many tasks have ended so."""
     return sum(count for end, count in world.ends.items() if end.startswith(f"{provider}/") and end.endswith(status))
 
 
@@ -77,78 +73,61 @@ def plain(**polling: Any) -> Any:
     ids=["many tasks", "a single task", "a rate", "a few at once"],
 )
 def test_a_provider_that_was_down_for_an_hour_is_not_stormed_and_every_task_ends(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, tasks: int, file: Any, most: int | None
+    make_world: MakeWorld, tasks: int, file: Any, most: int | None
 ) -> None:
     world = make_world(files={"job": file}, **USUAL)
-    provider = Provider(world)
-    time = VirtualTime(world, monkeypatch, lambda _: 0.5)
+    provider, time = Provider(world), VirtualTime(world)
     names = [f"{number}" for number in range(tasks)]
     begin(world, "job", names)
-    for _ in range(4):
-        time.tick()
+    time.tick(4)
     steady = max(provider.minutes.values()) if most is None else most
     provider.is_up = lambda: False
     begun = provider.minutes.total()
-    for _ in range(HOUR_TICKS):
-        time.tick()
+    time.tick(HOUR_TICKS)
     assert provider.minutes.total() - begun <= 20 + 3 * HOUR_TICKS  # those under way, and then a few probes a minute
     provider.is_up = lambda: True
     back = provider.minute()
-    for _ in range(3):
-        time.tick()
+    time.tick(3)
     assert 0 < provider.minutes[back] <= (most or 2 * steady)
     assert 0 < provider.minutes[back + 1] <= (most or 2 * steady)
     provider.up = DONE
-    for _ in range(6):
-        time.tick()
+    time.tick(6)
     assert (ended(world, "job"), world.bench.state("job")) == (tasks, {})
     for name in names[:3]:
         world.check_end(name)
 
 
 @pytest.mark.promise("ends", "a task that an outage of its provider has ended can be revived and keeps its job")
-def test_a_single_task_that_an_hour_has_ended_is_a_dead_letter_that_can_be_revived(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_single_task_that_an_hour_has_ended_is_a_dead_letter_that_can_be_revived(make_world: MakeWorld) -> None:
     world = make_world(files={"job": plain()}, **USUAL)
-    provider = Provider(world)
-    time = VirtualTime(world, monkeypatch, lambda _: 0.5)
+    provider, time = Provider(world), VirtualTime(world)
     begin(world, "job", ["a"])
     time.tick()
     provider.is_up = lambda: False
-    for _ in range(HOUR_TICKS):
-        time.tick()
+    time.tick(HOUR_TICKS)
     world.check("a")
-    item = world.item("a")
-    assert item
-    assert (world.status("a"), json.loads(item["error"]["S"])["reason"]) == ("failed", "too-many-errors")
+    error = json.loads(world.known("a")["error"]["S"])
+    assert (world.status("a"), error["reason"]) == ("failed", "too-many-errors")
     assert world.places() == ["dead"]
     provider.is_up, provider.up = lambda: True, DONE
-    assert world.ask(rest("POST", "/tasks/revive", {"provider": "job", "name": "a"})).status == 202
-    for _ in range(3):
-        time.tick()
+    assert world.ask(REVIVE).status == 202
+    time.tick(3)
     assert (world.status("a"), world.bench.state("job")) == ("completed", {})
 
 
 @pytest.mark.promise("faults", "a provider that goes up and down")
-def test_a_provider_that_flaps_is_asked_no_more_than_a_sound_one_and_every_task_ends(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_provider_that_flaps_is_asked_no_more_than_a_sound_one_and_every_task_ends(make_world: MakeWorld) -> None:
     world = make_world(files={"job": plain()}, **USUAL)
-    provider = Provider(world)
-    time = VirtualTime(world, monkeypatch, lambda _: 0.5)
+    provider, time = Provider(world), VirtualTime(world)
     begin(world, "job", [f"{number}" for number in range(40)])
-    for _ in range(5):
-        time.tick()
+    time.tick(5)
     steady = max(provider.minutes.values())
     begun = provider.minute()
     provider.is_up = lambda: world.clock() // 20_000 % 2 == 0  # up for 20 seconds, down for 20
-    for _ in range(20):
-        time.tick()
+    time.tick(20)
     assert max(count for minute, count in provider.minutes.items() if minute >= begun) <= 2 * steady
     provider.up = DONE
-    for _ in range(10):
-        time.tick()
+    time.tick(10)
     assert (ended(world, "job"), world.bench.state("job")) == (40, {})
 
 
@@ -171,20 +150,17 @@ def test_submits_whose_answers_come_too_late_are_repeated_under_one_key_and_end(
 
 
 @pytest.mark.promise("faults", "one provider's outage: another's tasks end at 0.9 times the usual rate or better")
-def test_one_providers_outage_leaves_another_nine_tenths_of_what_ends_without_it(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_providers_outage_leaves_another_nine_tenths_of_what_ends_without_it(make_world: MakeWorld) -> None:
     def sound_ends(neighbours: int) -> int:
         """How many tasks of a sound provider end in four ticks, whose slots are never idle."""
         world = make_world(files={"sound": EXAMPLE, "down": plain()}, **USUAL)
         world.simulator.say(DONE)
         for number in range(neighbours):
             world.simulator.say(BROKEN, to=f"down {number}")
-        time = VirtualTime(world, monkeypatch, lambda _: 20)  # the sound one is slow, the other never answers
+        time = VirtualTime(world, lambda _: 20)  # the sound one is slow, the other never answers
         begin(world, "sound", [f"{number}" for number in range(250)])
         begin(world, "down", [f"down {number}" for number in range(neighbours)])
-        for _ in range(4):
-            time.tick()
+        time.tick(4)
         return ended(world, "sound")
 
     alone = sound_ends(neighbours=0)

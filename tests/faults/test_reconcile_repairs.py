@@ -31,10 +31,8 @@ def leased(world: World) -> None:
 
 def ended(world: World, status: str) -> None:
     """The item has ended, as a worker would have it that died before it came to Redis; or is gone."""
-    item = world.item(NAME)
-    assert item
     if status == "gone":
-        world.dynamodb.delete_item(TableName=world.table, Key={"task_id": item["task_id"]})
+        delete(world)
         return
     world.simulator.say(DONE if status == "completed" else refused())
     if status == "cancelled":
@@ -44,6 +42,10 @@ def ended(world: World, status: str) -> None:
         assert world.run("process", dies_after=2).killed
         put_back(world)
     assert world.status(NAME) == status
+
+
+def delete(world: World) -> None:
+    world.dynamodb.delete_item(TableName=world.table, Key={"task_id": world.known(NAME)["task_id"]})
 
 
 def put_back(world: World) -> None:
@@ -192,9 +194,7 @@ def test_thousands_of_entries_are_gone_through(world: World) -> None:
 @pytest.mark.promise("faults", "reconcile does not touch what somebody works on or has just written")
 def test_what_somebody_works_on_is_left_alone_whatever_its_item_says(world: World) -> None:
     leased(world)
-    item = world.item(NAME)
-    assert item
-    world.dynamodb.delete_item(TableName=world.table, Key={"task_id": item["task_id"]})
+    delete(world)
     before = world.bench.parts("job")
     assert world.reconcile() == {}
     assert world.bench.parts("job") == before

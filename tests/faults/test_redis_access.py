@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from redis import Redis, RedisCluster
@@ -54,8 +54,11 @@ def live(world: World) -> None:
     world.check_end(NAME)
 
 
+Guarded: TypeAlias = tuple[RedisServer, str]
+
+
 @pytest.fixture
-def guarded(start_server: StartServer, tmp_path: Path) -> tuple[RedisServer, str]:
+def guarded(start_server: StartServer, tmp_path: Path) -> Guarded:
     """A server that speaks TLS as well and knows a user with few rights; and that user's URL, but for the authority."""
     server: RedisServer = start_server("redis")
     certified(tmp_path)
@@ -71,7 +74,7 @@ def guarded(start_server: StartServer, tmp_path: Path) -> tuple[RedisServer, str
 
 @pytest.mark.promise("faults", "TLS with a private authority, a user with few rights, wrong credentials")
 def test_all_goes_well_over_tls_with_a_private_authority_as_a_user_who_may_only_do_this(
-    guarded: tuple[RedisServer, str], make_world: MakeWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    guarded: Guarded, make_world: MakeWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, url = guarded
     way = f"{url}?ssl_ca_certs={tmp_path / 'certificate.pem'}"
@@ -86,11 +89,8 @@ def test_all_goes_well_over_tls_with_a_private_authority_as_a_user_who_may_only_
 
 
 @pytest.mark.promise("faults", "TLS with a private authority, a user with few rights, wrong credentials")
-def test_a_server_that_no_known_authority_vouches_for_is_not_spoken_to(
-    guarded: tuple[RedisServer, str], make_world: MakeWorld
-) -> None:
-    server, url = guarded
-    world = make_world(server.url, way=url)
+def test_a_server_that_no_known_authority_vouches_for_is_not_spoken_to(guarded: Guarded, make_world: MakeWorld) -> None:
+    world = make_world(guarded[0].url, way=guarded[1])
     assert world.post(NAME).status == 202
     assert world.process() == {"job": {"unreachable": 1}}
     assert world.redis.dbsize() == 0
@@ -101,10 +101,8 @@ def test_a_server_that_no_known_authority_vouches_for_is_not_spoken_to(
 
 @pytest.mark.promise("faults", "TLS with a private authority, a user with few rights, wrong credentials")
 @pytest.mark.parametrize("user", ["meanwhile:wrong", "nobody:s3cret"])
-def test_wrong_credentials_are_an_outage_that_says_so(
-    guarded: tuple[RedisServer, str], make_world: MakeWorld, user: str
-) -> None:
-    server, _ = guarded
+def test_wrong_credentials_are_an_outage_that_says_so(guarded: Guarded, make_world: MakeWorld, user: str) -> None:
+    server = guarded[0]
     world = make_world(server.url, way=f"redis://{user}@127.0.0.1:{server.port}/0")
     assert world.post(NAME).status == 202
     with pytest.raises(QueueUnavailable, match=r"(?i)username-password|authentication") as found:

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from botocore import endpoint
@@ -53,9 +53,6 @@ def warm(world: World) -> None:
     for script in queue._scripts.values():
         world.redis.script_load(script.script)
     queue.dead("job")
-
-
-# --- what a warm function does not even notice
 
 
 TROUBLES: dict[str, Callable[[World, Proxy], object]] = {
@@ -121,9 +118,6 @@ def test_sixty_four_attempts_at_once_wait_for_connections_and_for_nothing_else(
     assert caplog.records == []
 
 
-# --- replies that are lost: the call took effect, and is repeated
-
-
 @pytest.mark.promise("faults", "a reply of Redis is lost")
 def test_an_add_whose_reply_is_lost(world: World, way: Proxy) -> None:
     warm(world)
@@ -172,9 +166,6 @@ def test_a_cancellation_whose_reply_is_lost(world: World, way: Proxy) -> None:
     world.check_end(NAME)
 
 
-# --- replies that come too late
-
-
 def hasty() -> None:
     """The handlers wait for a reply of Redis no longer than a test may last."""
     client: Any = wiring.queue()._client
@@ -199,7 +190,6 @@ def test_a_claim_whose_reply_is_late_is_not_repeated_and_the_late_reply_is_nobod
 
 
 def scripts_run(world: World) -> int:
-    """How many scripts the server has run so far."""
     return int(world.redis.info("commandstats")["cmdstat_evalsha"]["calls"])
 
 
@@ -230,9 +220,6 @@ def test_an_add_whose_reply_is_late_is_accepted_asked_and_left_to_its_lease(worl
     world.ends_well(NAME)
 
 
-# --- a server that is busy with somebody else's script
-
-
 @pytest.mark.promise("faults", "BUSY: somebody's script blocks Redis")
 def test_while_somebodys_script_keeps_redis_busy_requests_are_accepted_and_tasks_wait(world: World) -> None:
     due(world)
@@ -260,7 +247,8 @@ def _is_busy(world: World) -> bool:
     return False
 
 
-# --- a host that nobody answers at
+Waits: TypeAlias = dict[int, list[float]]
+"""Port -> how long each attempt to connect there may have lasted."""
 
 
 @pytest.fixture
@@ -271,9 +259,8 @@ def black_hole() -> Iterator[int]:
 
 
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
-    """Port -> how long each attempt to connect there may have lasted."""
-    waited: dict[int, list[float]] = {}
+def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    waited: Waits = {}
     connect = socket.socket.connect
 
     def timed(self: socket.socket, address: Any) -> None:
@@ -286,9 +273,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
 
 @pytest.mark.promise("faults", "Redis is away")
 def test_a_redis_that_nobody_answers_for_costs_a_request_one_short_wait_and_reconcile_queues_its_task(
-    world: World, black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
+    world: World, black_hole: int, waits: Waits
 ) -> None:
-    with monkeypatch.context() as patch:
+    with world.patch.context() as patch:
         patch.setenv("REDIS_URL", f"redis://127.0.0.1:{black_hole}/0")
         assert world.post(NAME).status == 202
         assert 0 < sum(waits[black_hole]) < PROMPT_SECONDS
@@ -299,7 +286,7 @@ def test_a_redis_that_nobody_answers_for_costs_a_request_one_short_wait_and_reco
 
 @pytest.mark.parametrize("silent", [True, False], ids=["black hole", "closed port"])
 def test_the_message_names_the_host_that_cannot_be_reached(
-    black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch, silent: bool
+    black_hole: int, waits: Waits, monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = black_hole if silent else listener.getsockname()[1]
@@ -312,12 +299,12 @@ def test_the_message_names_the_host_that_cannot_be_reached(
 
 @pytest.mark.promise("faults", "no call to DynamoDB, S3 or Redis outlives its function")
 def test_a_dynamodb_that_nobody_answers_for_costs_a_request_three_seconds_at_most(
-    world: World, black_hole: int, waits: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
+    world: World, black_hole: int, waits: Waits
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=pauses.append))
-    monkeypatch.setattr(aws, "prompt", PROMPT)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", f"http://127.0.0.1:{black_hole}")
+    world.patch.setattr(endpoint, "time", SimpleNamespace(sleep=pauses.append))
+    world.patch.setattr(aws, "prompt", PROMPT)
+    world.patch.setenv("AWS_ENDPOINT_URL_DYNAMODB", f"http://127.0.0.1:{black_hole}")
     answered = world.post(NAME)
     assert (answered.status, answered.headers["retry-after"]) == (503, "5")
     assert 0 < sum(waits[black_hole]) + sum(pauses) < PROMPT_SECONDS

@@ -160,9 +160,7 @@ def test_a_failover_that_loses_a_claim_lets_a_second_worker_ask_and_the_first_re
     replicated.simulator.say(completed({"by": "the first"}).after(second))
     assert replicated.process() == {"job": {"claimed": 1, "forgotten": 1}}
     replicated.check_end(NAME)
-    item = replicated.item(NAME)
-    assert item
-    assert item["data"]["S"] == '{"by":"the second"}'
+    assert replicated.known(NAME)["data"]["S"] == '{"by":"the second"}'
 
 
 @pytest.mark.promise("faults", "a failover to a replica that lacks an add or a claim")

@@ -5,8 +5,6 @@ from concurrent.futures import Executor, Future
 from concurrent.futures._base import DoneAndNotDoneFutures
 from typing import Any
 
-import pytest
-
 from shared import wiring
 from shared.work import tick
 from shared.work.settle import Settlement
@@ -20,20 +18,20 @@ BETWEEN_TICKS_SECONDS = 60
 class VirtualTime(Executor):
     """Asks where an attempt is handed in, for real; it is done after `takes(provider)` seconds of the world's time."""
 
-    def __init__(self, world: World, patch: pytest.MonkeyPatch, takes: Callable[[str], float]) -> None:
+    def __init__(self, world: World, takes: Callable[[str], float] = lambda _: 0.5) -> None:
         self.world = world
         self._takes = takes
         self._under_way: dict[Future[Settlement], tuple[float, Settlement]] = {}
-        patch.setattr(tick, "wait", self._wait)
+        world.patch.setattr(tick, "wait", self._wait)
         monotonic = world.clock.monotonic
         self._clockwork = Clockwork(monotonic, world.pass_, lambda _: self)
 
-    def tick(self) -> Tally:
-        """One tick; then time passes until the schedule fires again."""
-        begun = self.world.clock.monotonic()
-        tally = self.run(lambda: begun + FUNCTION_SECONDS - self.world.clock.monotonic())
-        self.world.pass_(max(0, begun + BETWEEN_TICKS_SECONDS - self.world.clock.monotonic()))
-        return tally
+    def tick(self, times: int = 1) -> None:
+        """So many ticks; after each, time passes until the schedule fires again."""
+        for _ in range(times):
+            begun = self.world.clock.monotonic()
+            self.run(lambda begun=begun: begun + FUNCTION_SECONDS - self.world.clock.monotonic())  # type: ignore[misc]
+            self.world.pass_(max(0, begun + BETWEEN_TICKS_SECONDS - self.world.clock.monotonic()))
 
     def run(self, remaining: Callable[[], float]) -> Tally:
         """One tick of a function that has so many seconds left."""

@@ -20,7 +20,7 @@ from tests.faults.client_view import expected_view
 from tests.faults.mortal import Errand, Life, Step
 from tests.support.api_events import Context, Event, rest
 from tests.support.clock import Clock
-from tests.support.deployment import Answered
+from tests.support.deployment import Answered, above_0
 from tests.support.keys import Bench, RedisKeys
 from tests.support.simulator import DONE, JOB, Simulator, pending
 
@@ -78,6 +78,7 @@ class World:
         way: str | None = None,
         **settings: str,
     ) -> None:
+        self.patch = patch
         self.simulator = simulator
         self.clock = Clock()
         self.redis = Redis.from_url(redis_url, decode_responses=True)
@@ -115,7 +116,6 @@ class World:
                 made.cache_clear()
 
     def close(self) -> None:
-        """Lets go of the connections."""
         if wiring.queue.cache_info().currsize:
             wiring.queue()._client.close()
         self.redis.close()
@@ -123,20 +123,18 @@ class World:
     # --- the handlers, here
 
     def post(self, name: str, provider: str = "job", **headers: str) -> Answered:
-        """A request for a task."""
         return self.ask(rest("POST", "/tasks", {"provider": provider, "name": name}, headers))
 
     def ask(self, event: Event, seconds: float = 25) -> Answered:
-        """One HTTP request of any kind."""
         return Answered(enqueue.handler(event, Context(seconds)))  # type: ignore[arg-type]
 
     def process(self, seconds: float = 80) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0."""
-        return _above_0(process.handler({}, Context(seconds)))  # type: ignore[arg-type]
+        return above_0(process.handler({}, Context(seconds)))  # type: ignore[arg-type]
 
     def reconcile(self, seconds: float = 60) -> dict[str, dict[str, int]]:
         """One run; what counted above 0."""
-        return _above_0(reconcile.handler({}, Context(seconds)))  # type: ignore[arg-type]
+        return above_0(reconcile.handler({}, Context(seconds)))  # type: ignore[arg-type]
 
     # --- and elsewhere
 
@@ -182,8 +180,12 @@ class World:
 
     # --- what is there
 
+    def known(self, name: str, provider: str = "job") -> dict[str, Any]:
+        item = self.item(name, provider)
+        assert item is not None
+        return item
+
     def item(self, name: str, provider: str = "job") -> dict[str, Any] | None:
-        """The item as DynamoDB has it."""
         key = {"task_id": {"S": f"{provider}/{name}"}}
         return self.dynamodb.get_item(TableName=self.table, Key=key, ConsistentRead=True).get("Item")
 
@@ -212,8 +214,7 @@ class World:
     def check_end(self, name: str, provider: str = "job") -> None:
         """It has ended, once, and has left nothing; a failure that nobody was told at once, a dead letter."""
         self.check(name, provider)
-        item = self.item(name, provider)
-        assert item is not None
+        item = self.known(name, provider)
         assert "open" not in item
         assert self.ends[f"{provider}/{name} {item['generation']['N']} {item['status']['S']}"] == 1
         generations = Counter(end.rpartition(" ")[0] for end in self.ends.elements())
@@ -246,9 +247,3 @@ class World:
 MakeWorld: TypeAlias = Callable[..., World]
 """Makes a world; `redis_url`, `way`, `files` and settings may be other than usual."""
 StartServer: TypeAlias = Callable[..., RedisServer]
-
-
-def _above_0(tally: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    json.dumps(tally)  # as Lambda does with what a handler returns
-    counted = {name: {word: count for word, count in counts.items() if count} for name, counts in tally.items()}
-    return {name: counts for name, counts in counted.items() if counts}

@@ -55,7 +55,6 @@ class Callers:
             thread.join()
 
     def stop_requests(self) -> None:
-        """Nobody asks for anything new."""
         self._requesting.set()
 
     def _again(self, name: str, call: Call, number: int, end: threading.Event) -> None:

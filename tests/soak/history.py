@@ -31,7 +31,6 @@ class Fault:
     events: tuple[Event, ...] = ()
 
     def told(self) -> str:
-        """The fault as lines of text."""
         lines = [f"{self.kind}: {self.task}: {self.why}"]
         return "\n    ".join(lines + [_told(event) for event in self.events])
 
@@ -56,11 +55,9 @@ class History:
         return merge(*(self._by_kind.get(what, []) for what in whats), key=_at)
 
     def about_task(self, task: str) -> list[Event]:
-        """Every event that names this task."""
         return self._by_task.get(task, [])
 
     def by_worker(self, worker: int) -> list[Event]:
-        """Every event that names this process."""
         return self._by_worker.get(worker, [])
 
     @cached_property
@@ -77,26 +74,22 @@ class History:
 
     @cached_property
     def writes(self) -> dict[str, list[Event]]:
-        """What was written to each item."""
         return _indexed(self.of("write"), task_of)
 
     @cached_property
     def begins(self) -> dict[tuple[str, int], Event]:
         """The write that began each generation."""
-        found: dict[tuple[str, int], Event] = {}
-        for task, writes in self.writes.items():
-            for event in writes:
-                found.setdefault((task, event["new"]["generation"]), event)
-        return found
+        return self._first(lambda new: True)
 
     @cached_property
     def ends(self) -> dict[tuple[str, int], Event]:
         """The write that ended each generation."""
+        return self._first(lambda new: new["status"] != "pending")
+
+    def _first(self, counts: Callable[[Event], bool]) -> dict[tuple[str, int], Event]:
         found: dict[tuple[str, int], Event] = {}
-        for task, writes in self.writes.items():
-            for event in writes:
-                if event["new"]["status"] != "pending":
-                    found.setdefault((task, event["new"]["generation"]), event)
+        for event in (event for writes in self.writes.values() for event in writes if counts(event["new"])):
+            found.setdefault((event["task"], event["new"]["generation"]), event)
         return found
 
     def following(self, task: str, generation: int) -> Event | None:
@@ -116,7 +109,6 @@ class History:
 
     @cached_property
     def jobs(self) -> dict[str, Event]:
-        """Every job that a provider has begun."""
         return {event["job"]: event for event in self.of("job")}
 
     @cached_property
@@ -138,7 +130,6 @@ class History:
 
 
 def task_of(event: Event) -> str | None:
-    """The task that an event is about."""
     if event.get("task") is None and "name" in event:
         return f"{event['provider']}/{event['name']}"
     return event.get("task")

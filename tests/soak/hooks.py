@@ -38,7 +38,6 @@ class Hook:
     about: dict[str, Any]
 
     def request(self) -> urllib.request.Request:
-        """The request, signed as its kind is."""
         body = json.dumps(self.says).encode()
         key = "of a forger" if self.kind == "forged" else HOOK_KEY
         signature = "sha256=" + hmac.digest(key.encode(), body, "sha256").hex()

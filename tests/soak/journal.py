@@ -36,7 +36,6 @@ class Follower:
         self._rest = b""
 
     def news(self) -> Iterator[Event]:
-        """What was written since the last call."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:

@@ -70,7 +70,7 @@ def _jobs(url: str, name: str) -> dict[str, Any]:
 
 
 def _common(url: str, name: str) -> dict[str, Any]:
-    both = ["submit", "poll"]
+    both, most = ["submit", "poll"], {"maxErrors": 4, "maxResubmits": 3}
     return {
         "servers": [url],
         "description": f"{name}, as the soak misuses it",
@@ -83,14 +83,7 @@ def _common(url: str, name: str) -> dict[str, Any]:
         ],
         "data": "body.data",
         "partial": "body.partial",
-        "polling": {
-            "initialDelay": 0.3,
-            "minDelay": 0.3,
-            "maxDelay": 2,
-            "maxErrors": 4,
-            "maxResubmits": 3,
-            "notFoundGrace": 0,
-        },
+        "polling": {"initialDelay": 0.3, "minDelay": 0.3, "maxDelay": 2} | most | {"notFoundGrace": 0},
         "freshness": 3,
         "freshnessFailed": 1,
     }

@@ -13,6 +13,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partialmethod
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
@@ -34,8 +35,6 @@ FATES = {"done": 70, "at once": 10, "refused": 5, "failed": 5, "vanishes": 10}
 
 @dataclass(slots=True)
 class Job:
-    """One job at the provider."""
-
     id: str
     name: str
     fate: str
@@ -128,15 +127,6 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     sent = 0.0
 
-    def do_GET(self) -> None:
-        self._serve("poll")
-
-    def do_POST(self) -> None:
-        self._serve("submit")
-
-    def do_DELETE(self) -> None:
-        self._serve("cancel")
-
     def _serve(self, verb: str) -> None:
         begun = time.time()
         url = urlsplit(self.path)
@@ -161,6 +151,9 @@ class Handler(BaseHTTPRequestHandler):
         companies.journal.write(
             "asked", begun=begun, sent=self.sent, trouble=trouble, said=said, whole=is_whole, **about
         )
+
+    do_GET, do_POST = partialmethod(_serve, "poll"), partialmethod(_serve, "submit")  # noqa: N815
+    do_DELETE = partialmethod(_serve, "cancel")  # noqa: N815
 
     def _say(self, trouble: str | None, status: int, answer: dict[str, Any]) -> bool:
         """Answer, or what passes for it; whether the whole answer left as it is."""

@@ -2,21 +2,19 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from local.waiting import wait_until
 from shared.provider.callback_url import CallbackUrls
 from shared.provider.language.rules import Rules
 from shared.task import Task
 from tests.soak import hooks
+from tests.soak.conftest import Told
 from tests.soak.hooks import FORGERIES, Hook, Sender, planned
-from tests.soak.journal import Event, Follower, Journal
+from tests.soak.journal import Journal
 from tests.soak.plan import HOOK_KEY, SECRETS, files
 from tests.support.servers import Says, Site
 
@@ -65,53 +63,34 @@ def test_a_forgery_tells_of_no_job_that_there_is() -> None:
 
 
 @pytest.fixture
-def follower(tmp_path: Path) -> Follower:
-    return Follower(tmp_path / "journal.jsonl")
-
-
-@pytest.fixture
-def sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sender]:
+def sender(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Sender:
     monkeypatch.setattr(hooks, "REPEAT_SECONDS", (0.0, 0.0))
-    journal = Journal(tmp_path / "journal.jsonl")
-    yield Sender(journal, "seed")
-    journal.close()
-
-
-def told(follower: Follower, count: int) -> list[Event]:
-    """So many events, as soon as they are there."""
-    events: list[Event] = []
-
-    def are_there() -> bool:
-        events.extend(follower.news())
-        return len(events) >= count
-
-    wait_until(are_there, 30, f"{count} callbacks")
-    return events
+    return Sender(journal, "seed")
 
 
 @pytest.mark.parametrize("last", [200, 404])
-def test_it_is_sent_until_it_is_answered_and_each_time_noted(sender: Sender, follower: Follower, last: int) -> None:
+def test_it_is_sent_until_it_is_answered_and_each_time_noted(sender: Sender, told: Told, last: int) -> None:
     codes = iter([500, 503, last])
     with Site(lambda _: Says(status=next(codes))) as site:
         sender._send(Hook(0, "signed", f"{site.url}/callbacks/hooks/t", {"status": "done"}, ABOUT))
-    events = told(follower, 3)
+    events = told(3)
     assert [event["code"] for event in events] == [500, 503, last]
     assert {(event["kind"], event["said"], event["key"]) for event in events} == {("signed", "done", "k")}
     assert all(event["begun"] <= event["at"] for event in events)
 
 
 def test_where_nobody_answers_it_is_noted_as_unanswered(
-    sender: Sender, follower: Follower, monkeypatch: pytest.MonkeyPatch
+    sender: Sender, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hooks, "MOST_TRIES", 2)
     with Site() as site:
         url = site.url
     sender._send(Hook(0, "signed", url, {"status": "done"}, ABOUT))
-    assert [event["code"] for event in told(follower, 2)] == [0, 0]
+    assert [event["code"] for event in told(2)] == [0, 0]
 
 
 def test_with_the_next_job_of_a_name_the_end_of_the_one_before_is_told_again_at_its_own_url(
-    sender: Sender, follower: Follower, monkeypatch: pytest.MonkeyPatch
+    sender: Sender, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hooks, "SHARES", dict.fromkeys(hooks.SHARES, 0.0) | {"earlier": 1.0})
     with Site() as site:
@@ -119,6 +98,6 @@ def test_with_the_next_job_of_a_name_the_end_of_the_one_before_is_told_again_at_
             about = ABOUT | {"key": f"k{number}", "job": f"j{number}"}
             says: list[dict[str, Any]] = [{"status": "running"}, {"status": "done", "n": number}]
             sender.job(f"k{number}", f"{site.url}/{number}", 0.0, [(0.0, one) for one in says], about)
-        (event,) = told(follower, 1)
+        (event,) = told(1)
     assert (event["key"], event["job"], event["said"]) == ("k1", "j1", "done")
     assert [(one.path, json.loads(one.body)["n"]) for one in site.calls] == [("/1", 1)]

@@ -42,7 +42,6 @@ class Child(Running):
         self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
 
     def calm(self) -> None:
-        """No more troubles from it."""
         assert self._process
         assert self._process.stdin
         self._process.stdin.write("calm\n")
@@ -141,7 +140,6 @@ class World:
             return Bench(RedisKeys(client)).parts(provider)
 
     def note_rest(self) -> None:
-        """Write down what Redis holds at the end."""
         with self.client() as client:
             bench = Bench(RedisKeys(client))
             parts = {name: bench.parts(name) for name in PROVIDERS}
@@ -158,7 +156,6 @@ class World:
             self.journal.write("rest", leaks=bench.leaks(), dead=dead, **places)
 
     def client(self) -> "Redis":
-        """A client of this soak's Redis."""
         return Redis.from_url(self.redis.url, decode_responses=True)
 
     def _note(self, event: dict[str, Any]) -> None:

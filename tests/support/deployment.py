@@ -57,11 +57,11 @@ class Deployment(Backend):
 
     def process(self, event: Any = None, seconds: float = 80) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0."""
-        return _above_0(process.handler(event, Context(seconds)))  # type: ignore[arg-type]
+        return above_0(process.handler(event, Context(seconds)))  # type: ignore[arg-type]
 
     def reconcile(self, event: Any = None, seconds: float = 60) -> dict[str, dict[str, int]]:
         """One run of reconcile; what counted above 0."""
-        return _above_0(reconcile.handler(event, Context(seconds)))  # type: ignore[arg-type]
+        return above_0(reconcile.handler(event, Context(seconds)))  # type: ignore[arg-type]
 
 
 def deploy(patch: pytest.MonkeyPatch, folder: Path, backend: Backend, simulator: Simulator) -> Deployment:
@@ -76,7 +76,7 @@ def deploy(patch: pytest.MonkeyPatch, folder: Path, backend: Backend, simulator:
     return Deployment(**vars(backend), simulator=simulator)
 
 
-def _above_0(tally: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+def above_0(tally: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     json.dumps(tally)  # as Lambda does with what a handler returns
     counted = {name: {word: count for word, count in counts.items() if count} for name, counts in tally.items()}
     return {name: counts for name, counts in counted.items() if counts}

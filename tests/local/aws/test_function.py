@@ -146,10 +146,11 @@ def test_an_exception_is_reported_with_its_type_and_the_process_stays_warm(make:
     assert "Traceback" in log.getvalue()
 
 
-def test_an_answer_that_is_no_json_is_an_error_of_that_call(make: Make) -> None:
+@pytest.mark.parametrize(("event", "reason"), [({"set": 1}, "not JSON serializable"), ({"exit": 3}, "exit status 3")])
+def test_an_answer_that_is_no_json_and_an_exit_fail_their_own_call_only(make: Make, event: object, reason: str) -> None:
     function = make()
-    with pytest.raises(FunctionError, match="not JSON serializable"):
-        function.invoke({"set": 1})
+    with pytest.raises(FunctionError, match=reason):
+        function.invoke(event)
     assert function.invoke({"echo": 1}) == 1
 
 
@@ -167,13 +168,6 @@ def test_a_handler_that_outstays_its_timeout_is_killed_and_replaced(make: Make) 
         function.invoke({"sleep": 60})
     assert caught.value.kind == "Sandbox.Timedout"
     assert function.pids() == []
-    assert function.invoke({"echo": 1}) == 1
-
-
-def test_a_handler_that_exits_fails_its_own_call_only(make: Make) -> None:
-    function = make()
-    with pytest.raises(FunctionError, match="exit status 3"):
-        function.invoke({"exit": 3})
     assert function.invoke({"echo": 1}) == 1
 
 

@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
@@ -186,23 +187,12 @@ def test_an_answer_becomes_http(make: Make) -> None:
     reply = answered(make(REST), rest)
     assert (reply.status_code, reply.json(), reply.headers["Location"], reply.headers["X-A"]) == (202, "Ł", "/x", "1")
     assert reply.headers["Content-Type"] == "application/json"
-    http = {
-        "statusCode": "201",
-        "body": base64.b64encode(b"\xff").decode(),
-        "isBase64Encoded": True,
-        "cookies": ["a=1"],
-    }
+    encoded = base64.b64encode(b"\xff").decode()
+    http = {"statusCode": "201", "body": encoded, "isBase64Encoded": True, "cookies": ["a=1"]}
     reply = answered(make(HTTP), http)
     assert (reply.status_code, reply.content, reply.headers["Set-Cookie"]) == (201, b"\xff", "a=1")
     reply = answered(make(HTTP), {"no": "statusCode"})
     assert (reply.status_code, reply.json()) == (200, {"no": "statusCode"})
-
-
-MALFORMED: list[object] = [
-    {"statusCode": "many"},
-    {"statusCode": 200, "body": {"an": "object"}},
-    {"statusCode": 200, "headers": ["a"]},
-]
 
 
 @pytest.mark.parametrize("answer", [None, "text", {"body": "x"}, {"statusCode": 200, "multiValueHeaders": {"a": "b"}}])
@@ -211,8 +201,9 @@ def test_rest_refuses_an_answer_without_form(make: Make, answer: object) -> None
     assert (reply.status_code, reply.json()) == (502, {"message": "Internal server error"})
 
 
-@pytest.mark.parametrize("answer", MALFORMED)
-def test_both_refuse_a_malformed_answer(make: Make, answer: object) -> None:
+@pytest.mark.parametrize("malformed", [{"statusCode": "many"}, {"body": {"an": "object"}}, {"headers": ["a"]}])
+def test_both_refuse_a_malformed_answer(make: Make, malformed: dict[str, object]) -> None:
+    answer = {"statusCode": 200} | malformed
     assert answered(make(REST), answer).status_code == 502
     reply = answered(make(HTTP), answer)
     assert (reply.status_code, reply.json()) == (500, {"message": "Internal Server Error"})
@@ -254,15 +245,11 @@ def test_a_body_beyond_ten_megabytes_is_refused(make: Make) -> None:
 def test_requests_are_served_at_the_same_time(make: Make) -> None:
     gateway = make(REST)
     ready = threading.Barrier(4, timeout=30)
-    events: list[Event] = []
 
-    def one(number: int) -> None:
+    def one(number: int) -> Event:
         ready.wait()
-        events.append(ask(gateway, "GET", f"/?task-name={number}"))
+        return ask(gateway, "GET", f"/?task-name={number}")
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        events = list(pool.map(one, range(4)))
     assert {event["queryStringParameters"]["task-name"] for event in events} == {"0", "1", "2", "3"}

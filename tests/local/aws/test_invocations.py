@@ -16,8 +16,6 @@ ARN = "arn:aws:lambda:us-east-1:123456789012:function:ProcessFunction"
 
 
 class Noting:
-    """A function that notes its events."""
-
     def __init__(self) -> None:
         self.events: list[object] = []
 

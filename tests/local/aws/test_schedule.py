@@ -29,7 +29,6 @@ HANDLER = """
 
 @pytest.fixture
 def seen(tmp_path: Path) -> Path:
-    """The file that holds the events seen."""
     (tmp_path / "schedule_handler.py").write_text(dedent(HANDLER))
     path = tmp_path / "seen"
     path.touch()

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Ends = tuple[Stack, list[Asked], list[Asked]]
 
 JOB = Request("example", "a", by_query=True)
-COIN = Request("coin", "b", by_query=False)
+COIN, OTHER = Request("coin", "b", by_query=False), Request("example", "c", by_query=True)
 
 
 @pytest.mark.server
@@ -94,14 +94,15 @@ def ends(dynamodb: "DynamoDBClient", redis_server: Any) -> Iterator[Ends]:
                 url = f"{party.url}/{request.provider}"
                 status = requests.get(url, {"task-name": request.name}, timeout=5, allow_redirects=False).status_code
                 asked += 1
-            put(stack, request, "completed", party.whole(request.name))
+            put(stack, request, "completed")
         first = [Asked(JOB, 202, {"status": "pending"}, 0.1), Asked(JOB, 202, {"deduplicated": True}, 0.1)]
         first.append(Asked(COIN, 200, {"status": "completed"}, 0.1))
         again = [Asked(request, 200, {"data": party.whole(request.name)}, 0.1) for request in (JOB, COIN)]
         yield cast("Stack", stack), first, again
 
 
-def put(stack: Any, request: Request, status: str, data: object) -> None:
+def put(stack: Any, request: Request, status: str, data: object = None) -> None:
+    data = data or stack.third_party.whole(request.name)
     item = {
         "task_id": {"S": request.task_id},
         "status": {"S": status},
@@ -121,55 +122,51 @@ def test_when_all_went_well_every_check_holds(ends: Ends) -> None:
     assert failing(ends) == []
 
 
-@pytest.mark.server
-def test_an_answer_that_is_an_error_fails_the_demo(ends: Ends) -> None:
-    ends[1].append(Asked(JOB, 503, {"deduplicated": True}, 0.1))
-    assert failing(ends) == ["every request was answered at once with what is known"]
+def answer(ends: Ends, status: int, **body: object) -> None:
+    ends[1].append(Asked(JOB, status, body, 0.1))
 
 
-@pytest.mark.server
-def test_a_task_begun_twice_fails_the_demo(ends: Ends) -> None:
-    ends[1].append(Asked(JOB, 202, {"deduplicated": False}, 0.1))
-    assert failing(ends) == ["of several requests for one task exactly one began it"]
-
-
-@pytest.mark.server
-def test_a_task_that_is_not_completed_fails_the_demo(ends: Ends) -> None:
-    put(ends[0], JOB, "pending", ends[0].third_party.whole("a"))
-    assert failing(ends) == ["every task is completed, one item each in DynamoDB"]
-
-
-@pytest.mark.server
-def test_an_item_that_nobody_asked_for_fails_the_demo(ends: Ends) -> None:
-    put(ends[0], Request("example", "c", by_query=True), "completed", ends[0].third_party.whole("c"))
-    assert failing(ends) == ["every task is completed, one item each in DynamoDB"]
-
-
-@pytest.mark.server
-def test_wrong_data_fails_the_demo(ends: Ends) -> None:
-    put(ends[0], JOB, "completed", {"name": "a"})
-    assert failing(ends) == ["each item's data is what the third party says is the whole"]
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("path", ["example?task-name=a", "coin?task-name=b"])
-def test_a_third_party_asked_too_often_fails_the_demo(ends: Ends, path: str) -> None:
+def ask_again(ends: Ends, path: str) -> None:
     requests.get(f"{ends[0].third_party.url}/{path}", timeout=5, allow_redirects=False)
-    assert failing(ends) == ["the third party was asked exactly as often as needed"]
 
 
-@pytest.mark.server
-def test_a_key_left_in_redis_fails_the_demo(ends: Ends) -> None:
+def leave_a_key(ends: Ends) -> None:
     with redis.Redis.from_url(ends[0].redis.url) as client:
         client.set("left", "over")
-        assert failing(ends) == ["Redis holds nothing any more"]
-        client.flushall()
+
+
+def answer_otherwise(ends: Ends) -> None:
+    ends[2][0] = Asked(JOB, 200, {"data": {"name": "a"}}, 0.1)
+
+
+ASKED = "the third party was asked exactly as often as needed"
+WHOLE = "each item's data is what the third party says is the whole"
+COMPLETED = "every task is completed, one item each in DynamoDB"
+WRONG: dict[str, tuple[Callable[[Ends], None], str]] = {
+    "an error": (lambda e: answer(e, 503, deduplicated=True), "every request was answered at once with what is known"),
+    "begun twice": (
+        lambda e: answer(e, 202, deduplicated=False),
+        "of several requests for one task exactly one began it",
+    ),
+    "not completed": (lambda e: put(e[0], JOB, "pending"), COMPLETED),
+    "never asked for": (lambda e: put(e[0], OTHER, "completed"), COMPLETED),
+    "wrong data": (lambda e: put(e[0], JOB, "completed", {"name": "a"}), WHOLE),
+    "a job asked after too often": (lambda e: ask_again(e, "example?task-name=a"), ASKED),
+    "a coin tossed too often": (lambda e: ask_again(e, "coin?task-name=b"), ASKED),
+    "a key left in Redis": (leave_a_key, "Redis holds nothing any more"),
+    "another answer when asked again": (
+        answer_otherwise,
+        "asked again, every task is answered 200 from the stored data",
+    ),
+}
 
 
 @pytest.mark.server
-def test_another_answer_when_asked_again_fails_the_demo(ends: Ends) -> None:
-    ends[2][0] = Asked(JOB, 200, {"data": {"name": "a"}}, 0.1)
-    assert failing(ends) == ["asked again, every task is answered 200 from the stored data"]
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_fails_the_demo(ends: Ends, wrong: str) -> None:
+    spoil, check_that_fails = WRONG[wrong]
+    spoil(ends)
+    assert failing(ends) == [check_that_fails]
 
 
 @pytest.mark.server

@@ -26,7 +26,6 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """The command line, called in this process."""
     return Call(capsys)
 
 
@@ -49,5 +48,4 @@ def report(desk: Desk) -> Write:
 
 @pytest.fixture
 def vectors(tmp_path: Path) -> Path:
-    """Where a trial may be recorded."""
     return tmp_path / "report.vectors.json"

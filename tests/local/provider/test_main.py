@@ -53,9 +53,6 @@ def test_help_shows_an_example_and_what_the_exit_codes_mean(command: str, capsys
     assert "\n  2 the call or a setting is wrong" in told
 
 
-# --- conversations beside provider files
-
-
 def test_conversations_may_lie_beside_provider_files(report: Write, call: Call, vectors: Path) -> None:
     file = report()
     assert call.attempt(file, "--record", vectors) == 0

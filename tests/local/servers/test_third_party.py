@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 
 import pytest
@@ -16,6 +15,7 @@ import requests
 
 from local.servers.third_party import ThirdParty
 from local.waiting import wait_until
+from tests.support.servers import Site
 
 
 @pytest.fixture
@@ -29,7 +29,6 @@ def ask(party: ThirdParty, path: str, name: str) -> requests.Response:
 
 
 def conversation(party: ThirdParty, name: str) -> list[requests.Response]:
-    """Asks until completed."""
     answers = [ask(party, "example", name)]
     while answers[-1].status_code != 200 or answers[-1].json()["status"] != "completed":
         assert len(answers) < 6
@@ -54,25 +53,13 @@ def test_partial_data_grows_until_the_whole_is_there_and_stays(party: ThirdParty
 
 
 def test_it_calls_back_with_the_whole_signed_where_it_was_given_a_url() -> None:
-    heard: list[tuple[bytes, str]] = []
-
-    class Listener(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            heard.append((self.rfile.read(int(self.headers["Content-Length"])), self.headers["X-Signature"]))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Quiet."""
-
-    with ThirdParty(seed=1, answer_seconds=0, hook_key="k") as party, HTTPServer(("127.0.0.1", 0), Listener) as server:
-        hook = f"http://127.0.0.1:{server.server_port}/x"
-        requests.get(f"{party.url}/example", {"task-name": "a", "callback": hook}, timeout=5)
-        server.handle_request()
+    with ThirdParty(seed=1, answer_seconds=0, hook_key="k") as party, Site() as site:
+        requests.get(f"{party.url}/example", {"task-name": "a", "callback": f"{site.url}/x"}, timeout=5)
+        wait_until(lambda: site.calls, 30, "the callback")
         whole = party.whole("a")
-    ((body, signature),) = heard
-    assert json.loads(body) == {"data": whole, "status": "completed"}
-    assert signature == "sha256=" + hmac.new(b"k", body, "sha256").hexdigest()
+    (call,) = site.calls
+    assert (call.method, call.path, json.loads(call.body)) == ("POST", "/x", {"data": whole, "status": "completed"})
+    assert call.headers["X-Signature"] == "sha256=" + hmac.new(b"k", call.body, "sha256").hexdigest()
 
 
 def test_some_jobs_fail_once_and_never_at_the_first_request(party: ThirdParty) -> None:
