@@ -99,10 +99,9 @@ def parse(attributes: Any) -> Item | None:
     """The item in DynamoDB's wire form, or None for none."""
     if not attributes:
         return None
+    attributes = attributes | attributes.get("attempt", {"M": {}})["M"]
     known = {name: _plain(value) for name, value in attributes.items() if name in Item.__slots__}
     known |= {name: _unpacked(known[name]) for name in MAX_VALUE_BYTES if name in known}
-    attempt = _plain(attributes.get("attempt", {"M": {}}))
-    known |= {name: attempt[name] for name in ("submitted_at", "resubmits") if name in attempt}
     return Item(task=Task.from_id(attributes["task_id"]["S"]), **known)
 
 
