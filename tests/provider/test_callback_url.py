@@ -72,3 +72,4 @@ def test_a_url_that_cannot_be_made_now_is_tried_again(simulator: Simulator) -> N
     found = outcome(ask(asked, submitted(outputs=None)))
     assert (found["is"], found["reason"]) == ("retry", "secret")
     assert simulator.asked == []
+    assert outcome(ask(asked, submitted()))["is"] == "pending"  # a poll needs none
