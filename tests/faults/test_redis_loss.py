@@ -198,6 +198,7 @@ def test_a_failover_that_loses_a_settlement(replicas: Pair, replicated: World, s
     replicas.fail_over()
     assert replicated.places() == ["processing"]
     if counts_as == "buried":
+        replicated.simulator.say(said)
         replicated.finish(NAME)
         replicated.check_end(NAME)
         assert replicated.places() == ["dead"]

@@ -167,7 +167,7 @@ def test_what_it_was_asked_and_said_is_noted(ask: Callable[..., Any], told: Told
     assert (status, body["status"], body["data"]["whole"]) == (200, "done", True)
     assert ask("GET", f"/jobs/jobs/{body['id']}?task-name=a") == (200, body)
     assert ask("GET", "/jobs/jobs/unknown?task-name=a")[0] == 404
-    job, submit, poll, unknown = told(4)
+    job, submit, poll, unknown = sorted(told(4), key=lambda event: float(event.get("begun", 0)))
     assert (job["key"], job["job"], job["name"], job["fate"]) == (key, body["id"], "a", "at once")
     assert (submit["verb"], submit["key"], submit["worker"], submit["said"]) == ("submit", key, WORKER, "done")
     assert (poll["verb"], poll["job"], poll["name"], poll["whole"]) == ("poll", body["id"], "a", True)
