@@ -81,7 +81,7 @@ def run_try(chosen: argparse.Namespace, settings: Settings) -> int:
         print("${callback.url} is null here: the provider could not call back, so it is only polled")
     outcome: Outcome | None = None
     try:
-        outcome = trial.run(settings.attempt_seconds if chosen.seconds is None else chosen.seconds, chosen.max_wait)
+        outcome = trial.run(chosen.seconds or settings.attempt_seconds, chosen.max_wait)
     except KeyboardInterrupt:
         print("\nended; a job that was begun goes on at the provider")
     finally:
