@@ -6,6 +6,7 @@ python -m local.provider replay VECTORS…   whole conversations against the rea
 """
 
 import argparse
+import io
 import json
 import logging
 import math
@@ -35,6 +36,9 @@ class CallError(MeanwhileError):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if all is well, 1 if a file is faulty, a conversation differs or a task fails, 2 if the call is wrong."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # half a character in a file is shown as an escape
+            stream.reconfigure(errors="backslashreplace")
     chosen = _parser().parse_args(arguments)
     try:
         status: int = chosen.run(chosen, Settings.from_environment(os.environ))
@@ -46,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_check(chosen: argparse.Namespace, settings: Settings) -> int:
     """Check files."""
-    reports = [check(path, settings) for path in _files(chosen.files, provider_files, "provider file", "conversations")]
+    reports = [
+        check(path, settings) for path in _files(chosen.files, provider_files, "provider file", "not provider files")
+    ]
     for report in reports:
         print("\n".join(report.lines()))
     return 1 if any(report.faults for report in reports) else 0
@@ -55,8 +61,8 @@ def run_check(chosen: argparse.Namespace, settings: Settings) -> int:
 def run_try(chosen: argparse.Namespace, settings: Settings) -> int:
     """Try a file."""
     input_, record = _input(chosen.input), chosen.record
-    if record and not (record.name.endswith(CONVERSATIONS) and record.parent.is_dir()):
-        raise CallError(f"--record: {record} is not NAME{CONVERSATIONS} in a directory that exists")
+    if record and (not record.name.endswith(CONVERSATIONS) or not record.parent.is_dir() or record.is_dir()):
+        raise CallError(f"--record: {record} is not a file NAME{CONVERSATIONS} in a directory that exists")
     report = check(chosen.file, settings)
     if report.faults:
         print("\n".join(report.lines()))
@@ -132,6 +138,12 @@ def _seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
 
 
+def _positive(text: str) -> float:
+    if seconds := _seconds(text):
+        return seconds
+    raise argparse.ArgumentTypeError("an attempt of 0 seconds asks nothing")
+
+
 def _quietly(read: ReadSecret) -> ReadSecret:
     """The same reader without its log lines: `try` itself says what is wrong."""
 
@@ -185,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("file", type=Path, metavar="FILE", help="a provider file")
     one.add_argument("--input", default="{}", metavar="JSON", help="the task's input, an object (default {})")
     one.add_argument("--name", default="try", help="the task's name (default try)")
-    one.add_argument("--seconds", type=_seconds, help="the longest that an attempt may take (default ATTEMPT_SECONDS)")
+    one.add_argument("--seconds", type=_positive, help="the longest that an attempt may take (default ATTEMPT_SECONDS)")
     one.add_argument("--max-wait", type=_seconds, metavar="SECONDS", help="wait no longer than this between attempts")
     one.add_argument("--record", type=Path, metavar="VECTORS", help="write the conversation, masked, for replay")
     about = "replay conversations against the real client"

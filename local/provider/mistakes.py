@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
-from local.provider.parts import operations
+from local.provider.calls import impossible_calls
+from local.provider.parts import ENVELOPE, expressions, operations
+from local.provider.unsendable import unsendable
 from shared.codec import Json
 from shared.errors import ProviderFileError
 from shared.provider.language import faults
@@ -22,11 +24,14 @@ def in_file(file: Json) -> Iterator[str]:
     if isinstance(file, dict):
         yield from _braces(file)
         yield from _statuses(file)
+        yield from _impossible_statuses(file)
 
 
 def in_rules(rules: Rules, settings: Settings) -> Iterator[str]:
     """In a file that is sound otherwise."""
     yield from _unset_outputs(rules)
+    yield from unsendable(rules)
+    yield from _expressions(rules)
     for location, operation in operations(rules):
         late = operation.timeout > settings.attempt_seconds
         if late and operation.timeout != DEFAULT_TIMEOUT_SECONDS:
@@ -73,6 +78,30 @@ def _statuses(file: dict[str, Json]) -> Iterator[str]:
             if isinstance(value, str | int) and re.fullmatch(f"[1-5]({digits})", str(value)):
                 with_status = 'an HTTP status is compared with "matcher": "status"'
                 yield f"$.acceptors[{i}].expected: {value} is compared with {_compared(one, file)}; {with_status}"
+
+
+def _impossible_statuses(file: dict[str, Json]) -> Iterator[str]:
+    acceptors = file.get("acceptors")
+    for i, one in enumerate(acceptors if isinstance(acceptors, list) else ()):
+        if isinstance(one, dict) and one.get("matcher") == "status":
+            expected = one.get("expected")
+            values: list[Json] = expected if isinstance(expected, list) else [expected]
+            for value in values:
+                if type(value) in (int, float) and not (100 <= value <= 599 and value % 1 == 0):
+                    yield f"$.acceptors[{i}].expected: {value} is no HTTP status; they are 100 to 599"
+
+
+def _expressions(rules: Rules) -> Iterator[str]:
+    """Calls that cannot be evaluated, and fields that no reply has."""
+    placed = ((f"{at}.{part}", one) for at, operation in operations(rules) for part, one in operation.placed())
+    for location, expression in placed:
+        yield from (f"{location}: ${{{expression.text}}}: {reason}" for reason in impossible_calls(expression))
+        for root, name in sorted(expression.references, key=str):
+            if root == "response" and name and name not in ENVELOPE:
+                reason = f"a reply has {', '.join(ENVELOPE)}; did you mean response.body.{name}?"
+                yield f"{location}: ${{{expression.text}}}: {reason}"
+    for location, expression in expressions(rules):
+        yield from (f"{location}: {expression.text}: {reason}" for reason in impossible_calls(expression))
 
 
 def _compared(acceptor: dict[str, Json], file: dict[str, Json]) -> str:

@@ -7,6 +7,9 @@ from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
 from shared.provider.language.rules import Rules
 
+ENVELOPE = ("statusCode", "headers", "body", "url", "input", "outputs")
+"""What an expression over a reply may read."""
+
 
 def operations(rules: Rules) -> Iterator[tuple[str, Operation]]:
     """Every operation."""

@@ -6,14 +6,13 @@ from typing_extensions import override
 
 from local.provider.replay import described
 from local.provider.script import TRANSPORT_ERRORS, token_urls
-from local.provider.wiretap import Listener
+from local.provider.wiretap import Listener, shown_url
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
 from shared.outcome import Outcome
 from shared.provider.credentials.mask import Mask
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Call, Reply
-from shared.provider.wire.transport import url_of
 from shared.record import Record
 from shared.task import Task
 
@@ -46,7 +45,7 @@ class Recorder(Listener):
     @override
     def asked(self, call: Call, *, authorised: bool) -> None:
         self._is_for_token = call.url in self._token_urls
-        self._request = {"method": call.method, "url": self._mask.text(url_of(call))}
+        self._request = {"method": call.method, "url": self._mask.text(shown_url(call))}
         if not self._is_for_token:
             self._request |= self._details(call, authorised)
 

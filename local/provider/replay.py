@@ -5,12 +5,12 @@ answers to give, and the outcome. docs/providers.md describes the form.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import structs
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, structs
 
 from local.provider.script import TRANSPORT_ERRORS, Script, same
 from shared.codec import Json, loads
@@ -31,6 +31,48 @@ class VectorError(MeanwhileError):
     """A file of conversations that cannot be read; the message says why."""
 
 
+_Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e11)]
+_Headers: TypeAlias = dict[str, str]
+
+
+class _Request(Struct):
+    method: str
+    url: str
+    auth: bool | None = None
+    headers: _Headers = {}
+
+
+class _Response(Struct, rename="camel"):
+    status_code: Annotated[int, Meta(ge=200, le=599)] | UnsetType = UNSET
+    transport_error: Annotated[str, Meta(pattern=f"^({'|'.join(TRANSPORT_ERRORS.values())})$")] | UnsetType = UNSET
+    headers: _Headers = {}
+
+    def __post_init__(self) -> None:
+        if self.status_code is UNSET and self.transport_error is UNSET:
+            raise ValueError("statusCode is missing")
+
+
+class _Exchange(Struct):
+    request: _Request
+    response: _Response
+
+
+class _Step(Struct):
+    at: _Seconds
+    exchanges: list[_Exchange]
+    expect: dict[str, Any]
+
+
+class _Vector(Struct):
+    """What a vector must be."""
+
+    config: Any
+    start_epoch: _Seconds
+    steps: list[_Step]
+    config_name: str = ""
+    task_name: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """One vector."""
@@ -40,10 +82,12 @@ class Conversation:
 
     def difference(self) -> str | None:
         """Replay it: None if all went as it says, else the first difference."""
-        if lacking := list(_lacking(self.vector)):
-            return f"it lacks {', '.join(lacking)}"
         try:
+            convert(self.vector, _Vector)
             rules = without_jitter(Rules.from_json(self.vector["config"]))
+        except ValidationError as error:
+            reason, _, location = str(error).partition(" - at `")
+            return f"it is faulty at {location.removesuffix('`') or '$'}: {reason}"
         except ProviderFileError as error:
             return f"its config is faulty: {error}"
         script, start = Script(rules), round(self.vector["start_epoch"] * 1000)
@@ -124,25 +168,6 @@ def compared(expected: Mapping[str, Json], outcome: Outcome, record: Record) -> 
     if same(wanted, found):
         return None
     return f"expected {json.dumps(expected, ensure_ascii=False)}, found {json.dumps(found, ensure_ascii=False)}"
-
-
-def _lacking(vector: Mapping[str, Any]) -> Iterator[str]:
-    """What every vector has and this one has not."""
-
-    def missing(value: Mapping[str, Any], place: str, *names: str) -> Iterator[str]:
-        yield from (place + name for name in names if name not in value)
-
-    yield from missing(vector, "", "config", "start_epoch", "steps")
-    for i, step in enumerate(vector.get("steps", [])):
-        yield from missing(step, f"steps[{i}].", "at", "exchanges", "expect")
-        for j, exchange in enumerate(step.get("exchanges", [])):
-            place = f"steps[{i}].exchanges[{j}]."
-            yield from missing(exchange.get("request", {}), f"{place}request.", "method", "url")
-            response = exchange.get("response", {})
-            if "transportError" not in response:
-                yield from missing(response, f"{place}response.", "statusCode")
-            elif response["transportError"] not in TRANSPORT_ERRORS.values():
-                yield f"{place}response.transportError: one of {', '.join(TRANSPORT_ERRORS.values())}"
 
 
 def without_jitter(rules: Rules) -> Rules:

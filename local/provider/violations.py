@@ -46,8 +46,8 @@ def _validator() -> jsonschema.Draft202012Validator:
     def is_one(kind: type, value: Json) -> bool:
         made = kind(value) if isinstance(value, str) else None
         for name, _ in made.references if isinstance(made, Expression) else ():
-            if name in ("true", "false"):
-                raise ProviderFileError(f"{value} reads a field {name!r}; the value needs backticks: `{name}`")
+            if name.lower() in ("true", "false"):
+                raise ProviderFileError(f"{value} reads a field {name!r}; the value needs backticks: `{name.lower()}`")
         return True
 
     for name, kind in FORMATS.items():

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from local.provider.parts import expressions, operations
+from local.provider.parts import ENVELOPE, expressions, operations
 from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
@@ -14,8 +14,6 @@ from shared.provider.language.security import OAuth2
 from shared.provider.wire.origin import has_origin, origin_of
 from shared.settings import Settings
 
-ENVELOPE = ("statusCode", "headers", "body", "url", "input", "outputs", "null")
-"""What an expression over an answer may read; `null` is how some write that there is nothing."""
 _SECRET_NAMES = re.compile(r"authorization|cookie|api-?key|token|secret|password", re.IGNORECASE)
 
 
@@ -149,7 +147,7 @@ def _in_vain(location: str, operation: Operation, rules: Rules) -> Iterator[str]
 
 def _expression(location: str, expression: Expression) -> Iterator[str]:
     for name, field in sorted(expression.references, key=str):
-        if name not in (*ENVELOPE, "true", "false"):
+        if name not in (*ENVELOPE, "null"):
             yield f"{location}: {expression.text} reads {name!r}, which no answer has; did you mean body.{name}?"
         elif name == "headers" and field and field != field.lower():
             yield f'{location}: header names are in lower case: headers."{field.lower()}"'

@@ -1,6 +1,9 @@
 """The real transport and the real acceptors, which tell listeners about every step."""
 
+import socket
+import ssl
 from collections.abc import Callable, Sequence
+from http.client import RemoteDisconnected
 
 from msgspec import structs
 
@@ -10,7 +13,24 @@ from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.origin import Origin
-from shared.provider.wire.transport import Transport
+from shared.provider.wire.transport import Transport, url_of
+from shared.reasons import Reason
+
+_CAUSES: dict[type[Exception], str] = {
+    ConnectionRefusedError: "the connection was refused",
+    socket.gaierror: "there is no such name",
+    ssl.SSLError: "TLS failed",
+    RemoteDisconnected: "the connection was closed",
+    ConnectionError: "the connection was closed",
+}
+
+
+def shown_url(call: Call) -> str:
+    """The URL of a call, its query included; as it is written where it is none that can be sent."""
+    try:
+        return url_of(call)
+    except ValueError:
+        return call.url
 
 
 class Listener:
@@ -20,13 +40,13 @@ class Listener:
         """A request is sent; `authorised`: with credentials, which `call` does not show."""
 
     def answered(self, reply: Reply) -> None:
-        """The whole answer has come."""
+        """The whole reply has come."""
 
     def unanswered(self, error: TransportError) -> None:
-        """No usable answer came."""
+        """No usable reply came."""
 
     def compared(self, number: int, acceptor: Acceptor, envelope: dict[str, Json], *, fits: bool) -> None:
-        """An acceptor of the file was compared with this answer."""
+        """An acceptor of the file was compared with this reply."""
 
 
 class Wiretap(Transport):
@@ -36,6 +56,7 @@ class Wiretap(Transport):
         super().__init__(4)
         self._listeners = listeners
         self._bare: Call | None = None
+        self._cause: str | None = None
 
     def send(
         self,
@@ -55,18 +76,38 @@ class Wiretap(Transport):
         return super().send(call, seconds, allowed=allowed, attach=noted if attach else None, hide=hide, stay=stay)
 
     def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
-        bare, self._bare = self._bare, None
+        bare, self._bare, self._cause = self._bare, None, None
         for listener in self._listeners:
             listener.asked(bare or call, authorised=bare is not None and bare != call)
         try:
             reply = super().once(call, seconds, allowed)
         except TransportError as error:
+            said = self._said(error)
             for listener in self._listeners:
-                listener.unanswered(error)
+                listener.unanswered(said)
             raise
         for listener in self._listeners:
             listener.answered(reply)
         return reply
+
+    def _said(self, error: TransportError) -> TransportError:
+        is_known = self._cause and error.reason == Reason.TRANSPORT
+        return TransportError(f"no reply: {self._cause}") if is_known else error
+
+    def _read(self, call: Call, seconds: float) -> Reply:
+        try:
+            return super()._read(call, seconds)
+        except Exception as error:
+            self._cause = cause(error)
+            raise
+
+
+def cause(error: BaseException | None) -> str | None:
+    """What broke a connection, from the innermost error that tells it."""
+    if error is None:
+        return None
+    said = next((said for kind, said in _CAUSES.items() if isinstance(error, kind)), None)
+    return cause(error.__cause__ or error.__context__) or said
 
 
 class _Noted(Acceptor, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing_extensions import override
 from local.provider.explain import MEANS, span
 from local.provider.recorder import PASSING
 from local.provider.script import token_urls
-from local.provider.wiretap import Listener
+from local.provider.wiretap import Listener, shown_url
 from shared.codec import Json, dumps, loads
 from shared.errors import TransportError
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
@@ -17,7 +17,6 @@ from shared.provider.credentials.mask import Mask
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Call, Reply
-from shared.provider.wire.transport import url_of
 from shared.reasons import Reason
 from shared.record import Record
 
@@ -40,7 +39,7 @@ class Witness(Listener):
     def asked(self, call: Call, *, authorised: bool) -> None:
         self._judged_by_status(goes_on=True)
         self._fetches_token = call.url in self._token_urls
-        url = self._mask.text(url_of(call))
+        url = self._mask.text(shown_url(call))
         if self._fetches_token:
             self._say(f"  → {call.method} {url} for a token")
             return
@@ -110,10 +109,10 @@ class Witness(Listener):
             self._say(f"  no acceptor matches ({status.text} is {found}), so the HTTP status decides")
 
     def _learn_tokens(self, reply: Reply) -> None:
-        answer = _read(reply.body)
+        told = _read(reply.body)
         for name in ("access_token", "refresh_token", "id_token"):
-            if isinstance(answer, dict) and isinstance(answer.get(name), str):
-                self._mask.learn(answer[name])
+            if isinstance(told, dict) and isinstance(told.get(name), str):
+                self._mask.learn(told[name])
 
     def _show(self, body: Json) -> None:
         self._say(indent(self._shown(body).rstrip(), "    "))

@@ -7,8 +7,8 @@ CONVERSATIONS = ".vectors.json"
 
 
 def provider_files(directory: Path) -> list[Path]:
-    """The files NAME.json of a directory, but for NAME.vectors.json."""
-    return [path for path in sorted(directory.glob("*.json")) if not path.name.endswith(CONVERSATIONS)]
+    """The files NAME.json of a directory, but for NAME.vectors.json and NAME.schema.json, which editors read."""
+    return [one for one in sorted(directory.glob("*.json")) if not one.name.endswith((CONVERSATIONS, ".schema.json"))]
 
 
 def conversation_files(directory: Path) -> list[Path]:

@@ -55,8 +55,8 @@ def _operation(location: str, operation: dict[str, Json], *, follows: bool) -> I
 
 def _placeholder(expression: Expression, *, is_submit: bool, follows: bool) -> Iterator[str]:
     for name, field in sorted(expression.references, key=str):
-        if name in ("true", "false", "null"):
-            yield f"reads a field {name!r}; the value needs backticks: `{name}`"
+        if name.lower() in ("true", "false", "null"):
+            yield f"reads a field {name!r}; the value needs backticks: `{name.lower()}`"
         elif name not in _NAMES:
             yield f"reads {name!r}; there are input (input.{name}?), outputs, task, callback and response"
         elif _NAMES[name] and field and field not in re.findall(r"\w+", _NAMES[name]):

@@ -14,8 +14,8 @@ from tests.support.provider_tools import Call, Desk, Write
         (("--input", "{q: 1}"), "--input: invalid JSON"),
         (("--input", "[1]"), "--input: must be a JSON object"),
         (("--name", ".."), "a name cannot be"),
-        (("--record", "acme.json"), "--record: acme.json is not NAME.vectors.json in a directory that exists"),
-        (("--record", "no/acme.vectors.json"), "is not NAME.vectors.json in a directory that exists"),
+        (("--record", "acme.json"), "--record: acme.json is not a file NAME.vectors.json in a directory that exists"),
+        (("--record", "no/acme.vectors.json"), "is not a file NAME.vectors.json in a directory that exists"),
     ],
 )
 def test_a_wrong_call_is_explained_in_one_line(desk: Desk, arguments: tuple[str, str], reason: str) -> None:
@@ -53,13 +53,30 @@ def test_help_shows_an_example_and_what_the_exit_codes_mean(command: str, capsys
     assert "\n  2 the call or a setting is wrong" in told
 
 
+def test_an_attempt_of_no_seconds_is_refused(report: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["try", str(report()), "--seconds", "0"])
+    assert "argument --seconds: an attempt of 0 seconds asks nothing" in capsys.readouterr().err
+
+
+def test_a_record_never_begins_where_a_directory_has_its_name(desk: Desk) -> None:
+    desk.vectors.mkdir()
+    assert desk("try", desk.report(), "--record", desk.vectors) == 2
+    assert f"--record: {desk.vectors} is not a file" in desk.text
+    assert desk.api.site.calls == []
+
+
 def test_conversations_may_lie_beside_provider_files(report: Write, call: Call, vectors: Path) -> None:
     file = report()
     assert call.attempt(file, "--record", vectors) == 0
+    file.with_name("report.schema.json").write_text("{}", encoding="utf-8")
     assert call("check", file.parent) == 0
-    assert call.lines[:2] == [f"{file.parent}: skipped, conversations: report.vectors.json", f"{file}: sound"]
+    assert call.lines[:2] == [
+        f"{file.parent}: skipped, not provider files: report.schema.json, report.vectors.json",
+        f"{file}: sound",
+    ]
     assert call("replay", file.parent) == 0
-    assert call.lines[0] == f"{file.parent}: skipped, not named NAME.vectors.json: report.json"
+    assert call.lines[0] == f"{file.parent}: skipped, not named NAME.vectors.json: report.json, report.schema.json"
     assert call.lines[-1] == "1 passed, 0 failed"
 
 

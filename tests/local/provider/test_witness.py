@@ -1,10 +1,13 @@
 """What a trial shows on the terminal."""
 
 import json
+import socket
+import ssl
 from urllib.parse import quote
 
 import pytest
 
+from local.provider.wiretap import cause
 from shared.codec import Json
 from tests.support.provider_tools import OAUTH, SECRET, Desk
 from tests.support.servers import Says
@@ -96,6 +99,36 @@ def test_try_says_what_stood_there_where_no_acceptor_matches_and_where_data_find
     desk.api.ends, desk.api.asked = Says(501, {"state": "GONE"}), 2
     assert desk.attempt(desk.report()) == 1
     assert "no acceptor matches (body.state is GONE), so the HTTP status decides" in desk.lines
+
+
+def test_try_shows_a_url_that_cannot_be_sent_and_says_so(desk: Desk) -> None:
+    desk.api.ends, desk.api.asked = Says(302, b"", {"Location": "https://*.example/"}), 2
+    assert desk.attempt(desk.report()) == 1
+    assert "→ GET https://*.example/" in desk.lines
+    assert "= failed: invalid-request" in desk.text
+
+
+def test_try_says_why_there_was_no_connection(desk: Desk) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    file = desk.report(servers=[f"http://127.0.0.1:{port}"], polling={"maxErrors": 0})
+    assert desk.attempt(file) == 1
+    assert "← no reply: the connection was refused" in desk.lines
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (socket.gaierror(), "there is no such name"),
+        (ConnectionResetError(), "the connection was closed"),
+        (ssl.SSLError(), "TLS failed"),
+        (ValueError(), None),
+    ],
+)
+def test_a_cause_is_found_behind_the_errors_that_follow_from_it(error: Exception, said: str | None) -> None:
+    outer = OSError()
+    outer.__context__ = error
+    assert cause(outer) == said
 
 
 def test_try_shows_redirects_that_it_follows(desk: Desk) -> None:
