@@ -8,7 +8,7 @@ from shared.api.answer import Answer
 from shared.errors import Conflict, Unavailable
 from shared.logs import facts, log
 from shared.queue import without_redis
-from shared.store import Superseded
+from shared.store import Item
 from shared.task import Task
 from shared.work.parts import Parts
 from shared.work.worker import CANCEL_SECONDS, record_of
@@ -28,7 +28,7 @@ def answer(parts: Parts, task: Task) -> Answer:
         if item.status == "pending":
             wanted = item.generation
             ended = parts.store.cancel(task, wanted, parts.clock())
-            if isinstance(ended, Superseded):
+            if not isinstance(ended, Item):
                 continue  # it changed meanwhile
             item = ended
         if is_ours:

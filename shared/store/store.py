@@ -8,12 +8,12 @@ Every method raises StoreUnavailable when DynamoDB does not serve it.
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shared.codec import Json
 from shared.errors import StoreTooLarge
 from shared.record import Record
-from shared.store.item import MAX_NOTIFY, Item, Spilled, Status, digest, open_key, open_keys, packed, parse
+from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_keys, packed, parse
 from shared.store.spill import Spill
 from shared.store.table import ConditionFailed, Table
 from shared.task import Task
@@ -27,6 +27,10 @@ class Superseded:
     """A write that changed nothing: its generation is no longer pending, or its job is lost. `item`: what is there."""
 
     item: Item | None
+
+
+Ended: TypeAlias = Item | Superseded | None
+"""What became of an end: the item as it stands then, or None where it was not to be read back."""
 
 
 class Store:
@@ -123,28 +127,29 @@ class Store:
         room = "(attribute_not_exists(#notify) OR contains(#notify, :one) OR size(#notify) < :most)"
         return self._write(task, generation, "ADD #notify :target", values, f" AND {room}")
 
-    def complete(self, task: Task, generation: int, data: Json, now: int) -> Item | Superseded:
+    def complete(self, task: Task, generation: int, data: Json, now: int, *, read_back: bool = True) -> Ended:
         """Store the data, in S3 first if it is large, and end the generation. Raises StoreTooLarge: nothing changed.
 
         The item that is returned has the data themselves, unless an answer can only hold a link to them.
         """
-        sets = {"data": self._spill.keep(task, generation, data, now)}
-        written = self._end(task, generation, "completed", now, sets, removes=", #error, #partial, #outputs")
-        if isinstance(written, Superseded) or (isinstance(written.data, Spilled) and written.data.needs_link):
-            return written
-        return replace(written, data=data)
+        sets = {"status": "completed", "data": self._spill.keep(task, generation, data, now)}
+        removes = ", #error, #partial, #outputs"
+        written = self._end(task, generation, now, sets, removes=removes, read_back=read_back)
+        if isinstance(written, Item) and isinstance(written.data, Spilled) and not written.data.needs_link:
+            return replace(written, data=data)
+        return written
 
-    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Item | Superseded:
+    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int, *, read_back: bool = True) -> Ended:
         """End the generation without data: `error` is {reason, error, refused}; an oversized one is cut."""
         try:
             text = packed(error, "error")
         except StoreTooLarge:
             text = packed(error | {"error": "the provider's error is too large to keep"}, "error")
-        return self._end(task, generation, "failed", now, {"error": text})
+        return self._end(task, generation, now, {"status": "failed", "error": text}, read_back=read_back)
 
-    def cancel(self, task: Task, generation: int, now: int) -> Item | Superseded:
+    def cancel(self, task: Task, generation: int, now: int) -> Ended:
         """End the generation because nobody wants it any more."""
-        return self._end(task, generation, "cancelled", now, {})
+        return self._end(task, generation, now, {"status": "cancelled"})
 
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
         """(task, generation) of every open item of a provider that was last written before the instant `before`."""
@@ -155,15 +160,13 @@ class Store:
                 yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
 
     def _end(
-        self, task: Task, generation: int, status: Status, now: int, sets: dict[str, Any], *, removes: str = ""
-    ) -> Item | Superseded:
-        """End a pending generation; the item as it stands then."""
+        self, task: Task, generation: int, now: int, sets: dict[str, Any], *, removes: str = "", read_back: bool = True
+    ) -> Ended:
+        """End a pending generation."""
         expires_at = now // 1000 + self._retention_seconds
-        sets = {"status": status, "completed_at": now, "updated_at": now, "expires_at": expires_at, **sets}
+        sets = {"completed_at": now, "updated_at": now, "expires_at": expires_at, **sets}
         expression = f"SET {_assigned(sets)} REMOVE #open, #notify{removes}"
-        written = self._update(task, generation, expression, sets, "", read_back=True)
-        assert written
-        return written
+        return self._update(task, generation, expression, sets, "", read_back=read_back)
 
     def _write(
         self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str
@@ -174,7 +177,7 @@ class Store:
 
     def _update(
         self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str, *, read_back: bool
-    ) -> Item | Superseded | None:
+    ) -> Ended:
         values = {"generation": generation, "pending": "pending", **values}
         condition = f"#generation = :generation AND #status = :pending{further}"
         try:

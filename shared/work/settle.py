@@ -22,8 +22,8 @@ Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
 class Settlement:
     """What is to happen to a held task in the queue, and what it counts as in the tally.
 
-    `outcome` and `record` are what the attempt found, if there was one; `item` is how the task has ended, just now or
-    before that.
+    `outcome` and `record` are what the attempt found, if there was one; `item` is how the task has ended: before that,
+    or just now in the user's request.
     """
 
     hold: Hold

@@ -16,7 +16,7 @@ from shared.provider.wire.message import Reply
 from shared.queue import Add, Claimed, Hold
 from shared.reasons import Reason
 from shared.record import Record
-from shared.store import Item, Superseded
+from shared.store import Ended, Item, Superseded
 from shared.task import Task
 from shared.work.parts import Parts
 from shared.work.settle import Settlement
@@ -105,15 +105,15 @@ class Worker:
     def _store_finding(self, hold: Hold, before: Record, finding: Finding, *, inline: bool = False) -> Settlement:
         outcome, record = finding.outcome, finding.record
         found, store, now = Settlement(hold, outcome=outcome, record=record), self.parts.store, self.parts.clock()
-        written: Item | Superseded | None
+        written: Ended
         try:
             match outcome:
                 case Completed(data):
-                    written = store.complete(hold.task, hold.generation, data, now)
+                    written = store.complete(hold.task, hold.generation, data, now, read_back=inline)
                     settlement = replace(found, verb="complete", counts_as="completed")
                 case Failed(reason, error):
                     text = {"reason": reason, "error": error, "refused": inline}
-                    written = store.fail(hold.task, hold.generation, text, now)
+                    written = store.fail(hold.task, hold.generation, text, now, read_back=inline)
                     refused = replace(found, verb="forget", counts_as="refused")
                     settlement = refused if inline else replace(found, verb="bury", counts_as="buried")
                 case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):

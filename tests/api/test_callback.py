@@ -149,9 +149,9 @@ def test_a_provider_is_never_asked_by_a_callback_not_even_to_cancel(
     assert hook.provider.rules.cancel
     complete = Store.complete
 
-    def too_late(self: Store, task: Task, generation: int, *arguments: Any) -> Any:
+    def too_late(self: Store, task: Task, generation: int, *arguments: Any, **options: Any) -> Any:
         self.cancel(task, generation, hook.clock())
-        return complete(self, task, generation, *arguments)
+        return complete(self, task, generation, *arguments, **options)
 
     hook.wait()
     monkeypatch.setattr(Store, "complete", too_late)
@@ -421,7 +421,7 @@ def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(hook: Hook, m
     assert (hook.item().status, hook.place()) == ("pending", LATER)
 
 
-def _away(*_: Any) -> None:
+def _away(*_: Any, **__: Any) -> None:
     raise StoreUnavailable("away")
 
 

@@ -10,7 +10,7 @@ from shared.api import cancel
 from shared.api.answer import Answer
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.queue import Add
-from shared.store import Item, Superseded
+from shared.store import Ended, Item, Superseded
 from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
@@ -150,7 +150,7 @@ def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(office: Office, mo
     item = office.begun()
     cancel = office.store.cancel
 
-    def cancel_after_a_save(*arguments: Any) -> Item | Superseded:
+    def cancel_after_a_save(*arguments: Any) -> Ended:
         office.store.save(TASK, dataclasses.replace(record_of(item), outputs={"id": "j-2"}), office.clock())
         return cancel(*arguments)
 
@@ -163,7 +163,7 @@ def test_a_task_that_completes_in_between_is_a_conflict(office: Office, monkeypa
     item = office.begun()
     cancel = office.store.cancel
 
-    def too_late(*arguments: Any) -> Item | Superseded:
+    def too_late(*arguments: Any) -> Ended:
         office.store.complete(TASK, item.generation, {"whole": 1}, office.clock())
         return cancel(*arguments)
 
@@ -179,7 +179,7 @@ def test_a_generation_begun_in_between_is_cancelled_in_its_place(
     item = office.begun()
     cancel, rounds = office.store.cancel, iter([True])
 
-    def once_too_late(*arguments: Any) -> Item | Superseded:
+    def once_too_late(*arguments: Any) -> Ended:
         if next(rounds, False):
             cancel(TASK, item.generation, office.clock())
             office.begun()
@@ -232,7 +232,7 @@ def test_once_it_is_cancelled_the_answer_says_so_even_if_dynamodb_then_goes_away
     office.begun(outputs={"id": "j-1"})
     cancel = office.store.cancel
 
-    def then_away(*arguments: Any) -> Item | Superseded:
+    def then_away(*arguments: Any) -> Ended:
         done = cancel(*arguments)
         office.dynamodb.away = {"GetItem"}
         return done

@@ -874,9 +874,9 @@ def test_a_workflow_that_nobody_would_tell_is_refused_and_nothing_is_begun(front
 
 
 def test_a_refusal_whose_write_was_repeated_is_a_refusal(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(*arguments: Any) -> Any:
-        fail(*arguments)  # whose reply was lost: botocore repeats the call
-        return fail(*arguments)
+    def twice(*arguments: Any, **options: Any) -> Any:
+        fail(*arguments, **options)  # whose reply was lost: botocore repeats the call
+        return fail(*arguments, **options)
 
     front.simulator.say(refused())
     fail = front.store.fail

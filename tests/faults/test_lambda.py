@@ -123,9 +123,9 @@ def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(world: Wo
 
     complete = wiring.store().complete
 
-    def completes(*arguments: Any) -> Any:
+    def completes(*arguments: Any, **options: Any) -> Any:
         try:
-            return complete(*arguments)
+            return complete(*arguments, **options)
         finally:
             if arguments[2] == {"by": "the hung"}:
                 returned.set()

@@ -22,7 +22,7 @@ from shared.codec import Json, carried, dumps
 from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.settings import Settings
-from shared.store import Item, Store, Superseded
+from shared.store import Ended, Item, Store, Superseded
 from shared.store import spill as module
 from shared.store.item import LINK_ABOVE_BYTES, MAX_VALUE_BYTES, Spilled, encoded, parse
 from shared.store.spill import LINK_SECONDS, MAX_SPILLED_BYTES, Link, Spill
@@ -89,7 +89,7 @@ class Shelf:
         assert item
         return item
 
-    def complete(self, item: Item, data: Json) -> Item | Superseded:
+    def complete(self, item: Item, data: Json) -> Ended:
         return self.store.complete(TASK, item.generation, data, self.clock())
 
     def completed(self, data: Json = LARGE) -> Item:

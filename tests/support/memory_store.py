@@ -7,7 +7,7 @@ from typing import Any, Self
 from shared.codec import Json, dumps, loads
 from shared.errors import StoreTooLarge
 from shared.record import Record
-from shared.store import Item, Superseded
+from shared.store import Ended, Item, Superseded
 from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
 from shared.task import Task
 from tests.support.items import pending_item
@@ -93,19 +93,21 @@ class MemoryStore:
             return Superseded(item)
         return self._write(task, generation, notify=known | {target})
 
-    def complete(self, task: Task, generation: int, data: Json, now: int) -> Item | Superseded:
+    def complete(self, task: Task, generation: int, data: Json, now: int, *, read_back: bool = True) -> Ended:
         data = _kept(data, "data")
-        return self._end(task, generation, "completed", now, data=data, error=None, partial=None, outputs=None)
+        return self._end(
+            task, generation, "completed", now, read_back=read_back, data=data, error=None, partial=None, outputs=None
+        )
 
-    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int) -> Item | Superseded:
+    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int, *, read_back: bool = True) -> Ended:
         try:
             error = _kept(error, "error")
         except StoreTooLarge:
             error = error | {"error": "the provider's error is too large to keep"}
-        return self._end(task, generation, "failed", now, error=error)
+        return self._end(task, generation, "failed", now, read_back=read_back, error=error)
 
-    def cancel(self, task: Task, generation: int, now: int) -> Item | Superseded:
-        return self._end(task, generation, "cancelled", now)
+    def cancel(self, task: Task, generation: int, now: int) -> Ended:
+        return self._end(task, generation, "cancelled", now, read_back=True)
 
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
         shards = open_keys(provider)
@@ -114,11 +116,11 @@ class MemoryStore:
             if item.updated_at < before:
                 yield item.task, item.generation
 
-    def _end(self, task: Task, generation: int, status: Status, now: int, **changes: Json) -> Item | Superseded:
+    def _end(self, task: Task, generation: int, status: Status, now: int, *, read_back: bool, **changes: Any) -> Ended:
         ended = {"status": status, "completed_at": now, "updated_at": now, "notify": frozenset[str]()}
         expires_at = now // 1000 + self._retention_seconds
         superseded = self._write(task, generation, **ended, expires_at=expires_at, **changes)
-        return superseded or self.items[task]
+        return superseded or (self.items[task] if read_back else None)
 
     def _write(self, task: Task, generation: int, **changes: Any) -> Superseded | None:
         item = self.items.get(task)

@@ -193,6 +193,20 @@ def test_too_many_errors_end_it(desk: Desk) -> None:
     assert desk.item.error["reason"] == "too-many-errors"
 
 
+@pytest.mark.parametrize("answer", [completed({"mine": "large"}), refused()], ids=["completed", "failed"])
+def test_how_a_task_ended_is_read_back_only_where_a_user_waits_for_it(
+    desk: Desk, dynamodb: "DynamoDBClient", answer: Said
+) -> None:
+    asked: list[str] = []
+    note = "before-parameter-build.dynamodb.UpdateItem"
+    dynamodb.meta.events.register(note, lambda params, **_: asked.append(params["ReturnValues"]))
+    assert desk.work(answer).item is None
+    desk.begin()
+    desk.simulator.say(answer)
+    assert desk.worker.attempt(desk.hold(), desk.record(), 5, inline=True).item == desk.item
+    assert asked == ["NONE", "ALL_NEW", "ALL_NEW"]  # the second begins the next generation
+
+
 # --- the generation is no longer pending
 
 
@@ -372,7 +386,7 @@ def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(
 def test_a_failure_that_dynamodb_has_no_room_for_is_tried_again_soon(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise StoreTooLarge("DynamoDB: Item size to update has exceeded the maximum allowed size")
 
     monkeypatch.setattr(desk.store, "fail", full)
