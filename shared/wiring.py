@@ -85,12 +85,12 @@ def dynamodb() -> Any:
 @cache
 def store() -> "Store":
     """The items in DynamoDB, and in S3 what is too large for them."""
-    from shared.store import Store
+    from shared.store import Store, Table
     from shared.store.spill import Spill
 
     chosen = settings()
     spill = Spill(s3, chosen.spill_bucket, spill_bytes=chosen.spill_bytes, days=chosen.spill_days)
-    return Store(dynamodb(), chosen.table_name, chosen.retention_seconds, spill)
+    return Store(Table(dynamodb(), chosen.table_name), chosen.retention_seconds, spill)
 
 
 def s3() -> Any:

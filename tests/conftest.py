@@ -25,7 +25,7 @@ from local.servers.third_party import ThirdParty
 from shared import aws, wiring
 from shared.queue import Queue
 from shared.settings import Settings
-from shared.store import Store
+from shared.store import Store, Table
 from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
 from tests.support.keys import PREFIX, Bench, RedisKeys
@@ -151,7 +151,7 @@ def s3(s3_client: Any, dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def store(dynamodb: "DynamoDBClient") -> Store:
     """A store over that table."""
-    return Store(dynamodb, TABLE, RETENTION_SECONDS)
+    return Store(Table(dynamodb, TABLE), RETENTION_SECONDS)
 
 
 # --- Redis

@@ -174,7 +174,7 @@ def test_the_store_keeps_items_in_the_table_and_for_as_long_as_the_settings_say(
     env("TABLE_NAME", "stage-meanwhile")
     env("RETENTION_SECONDS", "60")
     store = wiring.store()
-    assert (store._table._name, store._retention_seconds) == ("stage-meanwhile", 60)
+    assert (store.table.name, store.retention_seconds) == ("stage-meanwhile", 60)
 
 
 # --- providers

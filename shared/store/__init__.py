@@ -2,6 +2,7 @@
 
 from shared.store.item import Item, digest
 from shared.store.spill import CALL_SECONDS, Link
-from shared.store.store import Ended, Store, Superseded
+from shared.store.store import Ended, Store
+from shared.store.table import Superseded, Table
 
-__all__ = ["CALL_SECONDS", "Ended", "Item", "Link", "Store", "Superseded", "digest"]
+__all__ = ["CALL_SECONDS", "Ended", "Item", "Link", "Store", "Superseded", "Table", "digest"]

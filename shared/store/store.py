@@ -7,50 +7,37 @@ Every method raises StoreUnavailable when DynamoDB does not serve it.
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from shared.codec import Json
 from shared.errors import StoreTooLarge
 from shared.record import Record
-from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_keys, packed, parse
+from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_keys, packed
 from shared.store.spill import Spill
-from shared.store.table import ConditionFailed, Table
+from shared.store.table import Superseded, Table
 from shared.task import Task
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-
-@dataclass(frozen=True, slots=True)
-class Superseded:
-    """A write that changed nothing: its generation is no longer pending, or its job is lost. `item`: what is there."""
-
-    item: Item | None
-
 
 Ended: TypeAlias = Item | Superseded | None
 """What became of an end: the item as it stands then, or None where it was not to be read back."""
 
 
+@dataclass
 class Store:
     """The items, in the table and, where they are large, in `spill`."""
 
-    def __init__(
-        self, client: "DynamoDBClient", table: str, retention_seconds: int, spill: Spill | None = None
-    ) -> None:
-        self._table = Table(client, table)
-        self._retention_seconds = retention_seconds
-        self._spill = spill or Spill()
+    table: Table
+    retention_seconds: int
+    spill: Spill = field(default_factory=Spill)
 
     def get(self, task: Task, now: int) -> Item | None:
         """The task's item as it stands, read consistently; None if there is none, or none since its expiry."""
-        item = parse(self._table.get(task))
+        item = self.table.get(task)
         return None if item is None or item.expired(now) else item
 
     def opened(self, item: Item, now: int) -> Item:
         """The item as an answer shows it: data that is in S3 is fetched, or linked to. Raises DataUnavailable."""
-        return self._spill.opened(item, now)
+        return self.spill.opened(item, now)
 
     def begin(
         self,
@@ -79,18 +66,12 @@ class Store:
         else:
             unchanged = "(attribute_not_exists(#generation) OR #expires_at <= :seconds)"
             values = {"one": 1, "seconds": now // 1000}
-        try:
-            written = self._table.update(
-                task,
-                f"SET {first}, {_assigned(sets)} REMOVE {removed}",
-                f"{unchanged} AND attribute_not_exists(#open)",
-                sets | values,
-                read_back=True,
-            )
-        except ConditionFailed as failed:  # botocore repeats a call whose reply was lost: then it finds its own write
-            there = parse(failed.attributes)
-            return there if there and there.begun_by == sets["begun_by"] else None
-        return parse(written)
+        expression = f"SET {first}, {_assigned(sets)} REMOVE {removed}"
+        condition = f"{unchanged} AND attribute_not_exists(#open)"
+        written = self.table.update(task, expression, condition, sets | values, read_back=True)
+        there = written.item if isinstance(written, Superseded) else written
+        # botocore repeats a call whose reply was lost: then it finds its own write
+        return there if there and there.begun_by == sets["begun_by"] else None
 
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
         """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge.
@@ -132,10 +113,10 @@ class Store:
 
         The item that is returned has the data themselves, unless an answer can only hold a link to them.
         """
-        sets = {"status": "completed", "data": self._spill.keep(task, generation, data, now)}
+        sets = {"status": "completed", "data": self.spill.keep(task, generation, data, now)}
         removes = ", #error, #partial, #outputs"
         written = self._end(task, generation, now, sets, removes=removes, read_back=read_back)
-        if isinstance(written, Item) and isinstance(written.data, Spilled) and not written.data.needs_link:
+        if isinstance(written, Item) and not (isinstance(written.data, Spilled) and written.data.needs_link):
             return replace(written, data=data)
         return written
 
@@ -156,14 +137,14 @@ class Store:
         keys = open_keys(provider)
         turn = before // 60_000 % len(keys)  # after a run that does not reach the end, the next begins elsewhere
         for key in keys[turn:] + keys[:turn]:
-            for row in self._table.open_items(key, before):
+            for row in self.table.open_items(key, before):
                 yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
 
     def _end(
         self, task: Task, generation: int, now: int, sets: dict[str, Any], *, removes: str = "", read_back: bool = True
     ) -> Ended:
         """End a pending generation."""
-        expires_at = now // 1000 + self._retention_seconds
+        expires_at = now // 1000 + self.retention_seconds
         sets = {"completed_at": now, "updated_at": now, "expires_at": expires_at, **sets}
         expression = f"SET {_assigned(sets)} REMOVE #open, #notify{removes}"
         return self._update(task, generation, expression, sets, "", read_back=read_back)
@@ -180,10 +161,7 @@ class Store:
     ) -> Ended:
         values = {"generation": generation, "pending": "pending", **values}
         condition = f"#generation = :generation AND #status = :pending{further}"
-        try:
-            return parse(self._table.update(task, expression, condition, values, read_back=read_back))
-        except ConditionFailed as failed:
-            return Superseded(parse(failed.attributes))
+        return self.table.update(task, expression, condition, values, read_back=read_back)
 
 
 def _assigned(sets: dict[str, Any]) -> str:

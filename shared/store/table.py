@@ -2,45 +2,49 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.errors import StoreTooLarge, StoreUnavailable
+from shared.store.item import Item, parse
 from shared.task import Task
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-class ConditionFailed(Exception):
-    """A conditional write changed nothing; `attributes` are what stands there, if anything."""
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A write that changed nothing: its generation is no longer pending, or its job is lost. `item`: what is there."""
 
-    def __init__(self, attributes: dict[str, Any] | None) -> None:
-        self.attributes = attributes
+    item: Item | None
 
 
+@dataclass
 class Table:
-    """One item per task, in DynamoDB's wire form. One low-level client serves all threads."""
+    """One item per task. One low-level client serves all threads."""
 
-    def __init__(self, client: "DynamoDBClient", name: str) -> None:
-        self._client = client
-        self._name = name
+    client: "DynamoDBClient"
+    name: str
 
-    def get(self, task: Task) -> Any:
+    def get(self, task: Task) -> Item | None:
         """A task's item, read consistently; None if there is none."""
         key = {"task_id": {"S": task.id}}
-        return self._guarded(self._client.get_item, Key=key, ConsistentRead=True).get("Item")
+        return parse(self._guarded(self.client.get_item, Key=key, ConsistentRead=True).get("Item"))
 
-    def update(self, task: Task, expression: str, condition: str, values: dict[str, Any], *, read_back: bool) -> Any:
-        """One conditional write; `read_back`: the item as it is then.
+    def update(
+        self, task: Task, expression: str, condition: str, values: dict[str, Any], *, read_back: bool
+    ) -> Item | Superseded | None:
+        """One write; Superseded if the condition does not hold, else, if it is to be `read_back`, the item as it is.
 
-        In both texts `#name` is an attribute's name, and `:name` one of the values. Raises ConditionFailed, and
-        StoreTooLarge where the item would be larger than one may be.
+        In both texts `#name` is an attribute's name, and `:name` one of the values. Raises StoreTooLarge where the
+        item would be larger than one may be.
         """
         reply = self._guarded(
-            self._client.update_item,
+            self.client.update_item,
             Key={"task_id": {"S": task.id}},
             UpdateExpression=expression,
             ConditionExpression=condition,
@@ -49,14 +53,14 @@ class Table:
             ReturnValues="ALL_NEW" if read_back else "NONE",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
-        return reply.get("Attributes")
+        return Superseded(parse(reply.get("Item"))) if "Error" in reply else parse(reply.get("Attributes"))
 
     def open_items(self, key: str, before: int) -> Iterator[dict[str, Any]]:
         """Keys and generation of what stands in the index `open` under `key`, written last before that."""
         start: dict[str, Any] = {}
         while True:
             page = self._guarded(
-                self._client.query,
+                self.client.query,
                 IndexName="open",
                 KeyConditionExpression="#open = :open AND updated_at < :before",
                 ExpressionAttributeNames={"#open": "open"},
@@ -69,12 +73,13 @@ class Table:
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
     def _guarded(self, call: Callable[..., Any], **arguments: Any) -> Any:
+        """The reply; of a condition that does not hold the error itself, which tells what is there."""
         try:
-            return call(TableName=self._name, **arguments)
+            return call(TableName=self.name, **arguments)
         except ClientError as error:
             code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
             if code == "ConditionalCheckFailedException":
-                raise ConditionFailed(cast(Any, error.response).get("Item")) from error
+                return error.response
             if code == "ValidationException" and "size" in message.lower():
                 raise StoreTooLarge(f"DynamoDB: {message}") from error
             raise StoreUnavailable(f"DynamoDB: {code}") from error

@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 
 from local.servers.dynamodb import REGION, TABLE_NAME, create_table
 from shared.errors import StoreUnavailable
-from shared.store import Store, Superseded
+from shared.store import Store, Superseded, Table
 from shared.task import Task
 from tests.conftest import RETENTION_SECONDS
 from tests.soak import table
@@ -61,7 +61,7 @@ def seen(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]
         monkeypatch.setenv("AWS_SDK_UA_APP_ID", f"{WORKER}-process")
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
         client = boto3.client("dynamodb", region_name=REGION, endpoint_url=url)
-        yield Store(client, TABLE_NAME, RETENTION_SECONDS)
+        yield Store(Table(client, TABLE_NAME), RETENTION_SECONDS)
         bare.delete_table(TableName=TABLE_NAME)
         bare.close()
         client.close()

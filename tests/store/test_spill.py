@@ -22,7 +22,7 @@ from shared.codec import Json, carried, dumps
 from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.settings import Settings
-from shared.store import Ended, Item, Store, Superseded
+from shared.store import Ended, Item, Store, Superseded, Table
 from shared.store import spill as module
 from shared.store.item import LINK_ABOVE_BYTES, MAX_VALUE_BYTES, Spilled, encoded, parse
 from shared.store.spill import LINK_SECONDS, MAX_SPILLED_BYTES, Link, Spill
@@ -78,11 +78,11 @@ class Shelf:
     def over(self, make: Callable[[], Any] | None = None, bucket: str = BUCKET, spill_bytes: int = SPILL_BYTES) -> Self:
         """The same with another spill."""
         spill = Spill(make or (lambda: self.s3), bucket, spill_bytes=spill_bytes, days=DAYS)
-        return replace(self, store=Store(self.dynamodb, TABLE, RETENTION_SECONDS, spill))
+        return replace(self, store=Store(Table(self.dynamodb, TABLE), RETENTION_SECONDS, spill))
 
     def bare(self) -> Self:
         """The same without a bucket."""
-        return replace(self, store=Store(self.dynamodb, TABLE, RETENTION_SECONDS))
+        return replace(self, store=Store(Table(self.dynamodb, TABLE), RETENTION_SECONDS))
 
     def begin(self) -> Item:
         item = self.store.begin(TASK, self.store.get(TASK, self.clock()), {}, self.clock())
@@ -132,7 +132,7 @@ class Shelf:
 
 @pytest.fixture
 def shelf(clock: Clock, dynamodb: "DynamoDBClient", s3: Any, spill: Spill) -> Shelf:
-    return Shelf(Store(dynamodb, TABLE, RETENTION_SECONDS, spill), clock, dynamodb, s3)
+    return Shelf(Store(Table(dynamodb, TABLE), RETENTION_SECONDS, spill), clock, dynamodb, s3)
 
 
 def key_of(item: Item) -> str:

@@ -19,7 +19,7 @@ from shared import wiring
 from shared.codec import Json
 from shared.errors import StoreTooLarge, StoreUnavailable
 from shared.record import Record
-from shared.store import Item, Store, Superseded
+from shared.store import Item, Store, Superseded, Table
 from shared.store.item import GZIP_ABOVE_BYTES, MAX_NOTIFY, MAX_VALUE_BYTES, digest
 from shared.task import Task
 from tests.conftest import RETENTION_SECONDS, TABLE
@@ -53,7 +53,7 @@ def store(request: pytest.FixtureRequest) -> Any:
     """A store with nothing in it."""
     if request.param == "memory":
         return MemoryStore(RETENTION_SECONDS)
-    return Store(request.getfixturevalue("dynamodb"), TABLE, RETENTION_SECONDS)
+    return Store(Table(request.getfixturevalue("dynamodb"), TABLE), RETENTION_SECONDS)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def raw(dynamodb: "DynamoDBClient") -> Callable[[], dict[str, Any]]:
 @pytest.fixture
 def real(dynamodb: "DynamoDBClient") -> Store:
     """The real store, for what the double has no part in."""
-    return Store(dynamodb, TABLE, RETENTION_SECONDS)
+    return Store(Table(dynamodb, TABLE), RETENTION_SECONDS)
 
 
 def begin(store: Store, clock: Clock, task: Task = TASK, **options: Any) -> Item:

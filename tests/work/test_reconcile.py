@@ -168,7 +168,7 @@ def supersede(store: Store, item: Item, now: int) -> None:
 
 
 def delete(store: Store, item: Item, now: int) -> None:
-    store._table._client.delete_item(TableName="meanwhile", Key={"task_id": {"S": item.task.id}})
+    store.table.client.delete_item(TableName="meanwhile", Key={"task_id": {"S": item.task.id}})
 
 
 @pytest.mark.parametrize("meanwhile", [complete, supersede, delete])
@@ -382,7 +382,7 @@ def test_runs_that_do_not_reach_the_end_begin_elsewhere_each_time(
         asked.append(arguments["ExpressionAttributeValues"][":open"]["S"])
         return {"Items": []}
 
-    monkeypatch.setattr(repairs.store._table, "_guarded", query)
+    monkeypatch.setattr(repairs.store.table, "_guarded", query)
     firsts = set()
     for _ in range(16):
         asked.clear()

@@ -11,7 +11,7 @@ import requests
 from local.sam_template import table
 from local.servers.dynamodb import BUCKET_NAME, TABLE_NAME, DynamoDB, table_definition, time_to_live
 from shared import wiring
-from shared.store import Store
+from shared.store import Store, Table
 from shared.store.spill import Spill
 from shared.task import Task
 
@@ -46,7 +46,7 @@ def test_it_keeps_items_and_large_data_in_its_bucket_and_a_link_leads_there(
     dynamodb: DynamoDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", dynamodb.url)
-    store = Store(dynamodb.client(), TABLE_NAME, 60, Spill(wiring.s3, BUCKET_NAME, spill_bytes=4096, days=2))
+    store = Store(Table(dynamodb.client(), TABLE_NAME), 60, Spill(wiring.s3, BUCKET_NAME, spill_bytes=4096, days=2))
     task, data = Task("example", "a b/ü%"), {"x": Random(1).randbytes(3_000_000).hex()}
     item = store.begin(task, None, {}, 0)
     assert item
