@@ -1,4 +1,4 @@
-"""How process runs add up: one, two and four of them on one queue, and one that invites the others by itself.
+"""How ticks add up: one, two and four of them on one queue, and one that invites the others by itself.
 
 Everything is the local stack's: each run is a process of its own, the queue a real server. The provider, not this
 machine, is what is waited for, as in life.
@@ -55,7 +55,7 @@ def attempts(stack: Stack, runs: int, *, invited: bool) -> int:
 
 def main() -> None:
     """Prints the table."""
-    print(f"{'process runs':<22}{'attempts':>10}{'ratio':>8}")
+    print(f"{'ticks':<22}{'attempts':>10}{'ratio':>8}")
     log = io.StringIO()
     with ended_by_signals(), Stack(settings=SETTINGS, log=log, seed=1, answer_seconds=ANSWER_SECONDS) as stack:
         fill(stack, "warm")

@@ -40,7 +40,7 @@ class NotifyUnavailable(MeanwhileError):
 
 
 class TransportError(MeanwhileError):
-    """The provider gave no usable answer, for a `reason`."""
+    """The provider gave no usable reply, for a `reason`."""
 
     def __init__(self, detail: str, *, reason: Reason = Reason.TRANSPORT) -> None:
         super().__init__(detail)

@@ -9,9 +9,9 @@ class Trait(Enum):
     """What follows from a reason."""
 
     HOPELESS = "another try would only meet it again"
-    ANSWER_LOST = "the provider may have taken the job all the same"
+    REPLY_LOST = "the provider may have taken the job all the same"
     WHOLE_PROVIDER = "it tells of the provider, not of one job: several in a row pause the provider"
-    KEEPS_JOB = "it says nothing of the job: `revive` asks after the same one"
+    KEEPS_JOB = "it says nothing of the job: `revive` goes on with the same one"
     NAMED = "the provider language fixes the word: a conversation must name it"
 
 
@@ -41,11 +41,11 @@ class Reason(StrEnum):
     REFUSED_TARGET = "refused-target", "The URL leads to an address neither public nor in `servers`.", Trait.HOPELESS
 
     # there is another try
-    TRANSPORT = "transport", "No connection, or a broken one.", Trait.ANSWER_LOST, Trait.WHOLE_PROVIDER
-    DEADLINE = "deadline", "There was no whole reply in time.", Trait.ANSWER_LOST, Trait.WHOLE_PROVIDER
+    TRANSPORT = "transport", "No connection, or a broken one.", Trait.REPLY_LOST, Trait.WHOLE_PROVIDER
+    DEADLINE = "deadline", "There was no whole reply in time.", Trait.REPLY_LOST, Trait.WHOLE_PROVIDER
     HTTP = "http", "A status that may pass, such as 429 or 503.", Trait.WHOLE_PROVIDER, Trait.NAMED
     ACCEPTOR = "acceptor", "An acceptor of the provider's file says `retry`."
-    UNDECODABLE = "undecodable", "The body is not what it is declared to be (see `decode`).", Trait.ANSWER_LOST
+    UNDECODABLE = "undecodable", "The body is not what it is declared to be (see `decode`).", Trait.REPLY_LOST
     REDIRECTS = "redirects", "More redirects than are followed."
     PAGES_WITHOUT_END = "pages-without-end", "The `next` links lead in a circle, or to too many pages."
     MISSING_LINK = "missing-link", "The URL of the result has no value yet.", Trait.NAMED
@@ -60,5 +60,5 @@ class Reason(StrEnum):
 
 @cache
 def having(trait: Trait) -> frozenset[str]:
-    """The reasons with a trait; text that is no reason, such as `HTTP 404`, is never among them."""
+    """The reasons with a trait; other text, such as `HTTP 404`, is never among them."""
     return frozenset(reason for reason in Reason if trait in reason.traits)

@@ -223,7 +223,7 @@ def _rules(path: Path) -> "Rules":
     from shared.provider.language.rules import Rules
 
     if not is_provider_name(path.stem):
-        raise ProviderFileError(f"{path.name} is no provider name")
+        raise ProviderFileError(f"{path.name} is not a provider name")
     rules = Rules.load(path, settings().provider_servers.get(path.stem))
     if rules.calls_back and callback_urls() is None:
         raise ProviderFileError(f"{path.name}: $.submit: ${{callback.url}} needs CALLBACK_URL and CALLBACK_SECRET")

@@ -145,7 +145,7 @@ def test_a_reference_to_something_else_is_a_faulty_setting_whose_value_is_not_to
 LONGEST_PAUSE_SECONDS = 1  # before botocore's first retry in standard mode
 
 
-def test_dynamodb_answers_or_is_given_up_within_three_seconds() -> None:
+def test_a_call_to_dynamodb_ends_within_three_seconds() -> None:
     config: Any = wiring.dynamodb().meta.config
     attempts = config.retries["total_max_attempts"]
     assert config.retries["mode"] == "standard"

@@ -166,7 +166,7 @@ class _Server(ThreadingHTTPServer):
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that closes its connection is no error."""
+        """A client that closes its connection is not an error."""
 
     @override
     def server_close(self) -> None:

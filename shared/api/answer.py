@@ -70,7 +70,7 @@ class Answer:
 def problem(error: Exception, **about: object) -> Answer:
     """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
 
-    An outage of the store or of secrets is 503; what is no problem of the request's is 500, and nothing of it is told.
+    An outage of the store or of secrets is 503; what is not the request's fault is 500, and nothing of it is told.
     These two are logged, as being `about` something.
     """
     if isinstance(error, StoreUnavailable):

@@ -26,7 +26,7 @@ def answer(enqueuer: Enqueuer, requests: Sequence[TaskRequest | Problem], remain
     Of requests that are alike one is served, and the others get its answer. `remaining` tells the seconds that
     the function has left.
     """
-    keys = [_key(place, request) for place, request in enumerate(requests)]
+    keys = [_key(i, request) for i, request in enumerate(requests)]
     unlike = dict(zip(keys, requests, strict=True))
     answers = {key: problem(one) for key, one in unlike.items() if isinstance(one, Problem)}
     asked = {key: one for key, one in unlike.items() if isinstance(one, TaskRequest)}
@@ -55,10 +55,10 @@ def _accept(enqueuer: Enqueuer, request: TaskRequest, left: float) -> Answer | B
         return problem(error, task=request.task.id)
 
 
-def _key(place: int, request: TaskRequest | Problem) -> Hashable:
+def _key(i: int, request: TaskRequest | Problem) -> Hashable:
     """The same for requests that are alike."""
     if isinstance(request, Problem):
-        return place
+        return i
     return replace(request, input=None), None if request.input is None else digest(request.input)
 
 

@@ -58,7 +58,7 @@ class Receiver:
     def _verified(self, callback: Callback) -> tuple[Task, int, int, bool] | None:
         """Task, generation and resubmits it is about, and whether it is signed; None: it is from somebody else.
 
-        A body too large to be read cannot be believed, so its signature is no matter: the task is asked about.
+        A body too large to be read cannot be believed, so its signature does not matter: the task is asked about.
         """
         provider = self.parts.providers.get(callback.provider)
         found = self.urls.find(callback.provider, callback.token) if self.urls and provider else None

@@ -23,7 +23,7 @@ _PREFERENCE = re.compile(rf"\s*([^\s=;,\"]+)(?:\s*=\s*([^\s;,\"]*|{_QUOTED}))?\s
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
     """`max_age_seconds`: stored data may be so old (None: as the provider's file says). `stale_seconds`: for so long
-    after that it still answers, and is renewed meanwhile. `wait_seconds`: how long to wait for the first answer (None:
+    after that it still answers, and is renewed meanwhile. `wait_seconds`: how long to wait for the first reply (None:
     as the file says; at most 20). `applied`: how `Preference-Applied` names that.
     """
 

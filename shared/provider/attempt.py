@@ -134,7 +134,7 @@ class Attempt:
         self.learn(reply)
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed(Reason.MISSING_OUTPUT, rules.error.of(reply.envelope)), self.record)
-        finding = self.delays.pending(self.record, self.now, self.rules.polling.hinted(reply.envelope, self.now))
+        finding = self.delays.pending(self.record, self.now, rules.polling.hinted(reply.envelope, self.now))
         word = rules.status.of(reply.envelope)
         if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
             unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"

@@ -13,7 +13,7 @@ from shared.provider.wire.message import Reply
 MAX_CELLS = 1_000_000
 """Of a table, or lines of JSON: a small body could make a huge table, and many small values take long."""
 _NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
-"""Text encodings of Python that are no charsets; decoding some takes the square of the length."""
+"""Text encodings of Python that are not charsets; decoding some takes the square of the length."""
 
 
 def decode(reply: Reply, decoding: Decoding) -> Json:
@@ -39,7 +39,7 @@ def _declared(content_type: str, body: bytes) -> Decoding:
     if "csv" in content_type:
         return "csv"
     is_text = content_type.startswith("text/plain") and body.lstrip()[:1] not in (b"{", b"[")
-    return "text" if is_text else "json"  # many send JSON as text/plain; a page of HTML is no JSON and so is refused
+    return "text" if is_text else "json"  # many send JSON as text/plain; a page of HTML is not, and is refused
 
 
 def _lines(body: bytes) -> list[Json]:

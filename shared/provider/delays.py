@@ -27,7 +27,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Turns replies that are no end into "again in so many seconds", or into the end when it would be too late."""
+    """Turns replies that end no task into "again in so many seconds", or into the end when it would be too late."""
 
     rules: Rules
     random: Random

@@ -41,7 +41,7 @@ MAX_NOTIFY = 10
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """What stands for data that is in S3 (`spill.py`): no JSON, so it is never shown or sent by mistake.
+    """What stands for data that is in S3 (`spill.py`): not JSON, so it is never shown or sent by mistake.
 
     `digest` (SHA-256) and `size` are the object's, `in_answer` the bytes that the text takes of an answer.
     """
@@ -83,7 +83,7 @@ class Item:
 
     @property
     def refused(self) -> bool:
-        """Whether the provider refused it in the request's own attempt; such a failure is no dead letter."""
+        """Whether the provider refused it in the request's own attempt; such a failure is not a dead letter."""
         return bool(self.status == "failed" and self.error and self.error.get("refused"))
 
     def is_pending(self, generation: int) -> bool:

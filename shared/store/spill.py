@@ -25,7 +25,7 @@ from shared.store.item import LINK_ABOVE_BYTES, Item, Spilled, encoded, packed
 from shared.task import Task
 
 MAX_SPILLED_BYTES = 10_000_000
-"""The most that data may take in S3, compressed: as much as a provider's answer may be."""
+"""The most that data may take in S3, compressed: as much as a provider's reply may be."""
 LINK_SECONDS = 900
 """How long a link leads to its object."""
 CALL_SECONDS = 5.0

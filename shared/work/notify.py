@@ -60,7 +60,7 @@ class Notifier:
     def tell(self, target: str, item: Item) -> None:
         """Tell one target, `<kind>:<token>`, how the item's generation ended. Raises NotifyUnavailable.
 
-        One that waits no longer is no error. Forbidden: it is of a workflow that this deployment may not tell.
+        One that waits no longer is not an error. Forbidden: it is of a workflow that this deployment may not tell.
         """
         kind, _, token = target.partition(":")
         said = {"task": item.task.id, "generation": item.generation, "kind": kind}

@@ -68,7 +68,7 @@ def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> 
 def _released(one: Settlement) -> Release:
     if one.record is None:
         return Release(one.hold, one.delay_seconds)
-    is_lost = isinstance(one.outcome, Retry) and Trait.ANSWER_LOST in one.outcome.reason.traits
+    is_lost = isinstance(one.outcome, Retry) and Trait.REPLY_LOST in one.outcome.reason.traits
     return Release(one.hold, one.delay_seconds, one.record.to_text(), one.record.outputs is not None or is_lost)
 
 

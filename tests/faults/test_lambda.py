@@ -202,7 +202,7 @@ def test_a_record_of_a_later_version_is_left_as_it_is_however_often_it_is_met(wo
 
 
 @pytest.mark.promise("faults", "records of a later or an earlier version, and junk")
-def test_a_record_of_a_later_version_is_not_given_up_though_workers_die_with_it(world: World) -> None:
+def test_a_record_of_a_later_version_does_not_fail_though_workers_die_with_it(world: World) -> None:
     world.due(NAME)
     before = record_of(world)
     text = rewrite(world, newer)

@@ -152,7 +152,7 @@ class World:
     # --- time
 
     def due(self, *names: str) -> None:
-        """Tasks that a process run will find due."""
+        """Tasks that the next tick will find due."""
         for name in names:
             self.post(name)
         self.pass_(LEASE_SECONDS)

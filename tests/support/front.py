@@ -87,7 +87,7 @@ class Front(Backend):
         self.queue.forget([(item.task, item.generation)])
 
     def fail(self, name: str = "a", provider: str = "example") -> None:
-        """A worker gives the task up."""
+        """A worker ends the task as failed."""
         item = self.item(name, provider)
         error = {"reason": "timeout", "error": "too slow", "refused": False}
         self.store.fail(item.task, item.generation, error, self.clock())

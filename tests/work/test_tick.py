@@ -629,7 +629,7 @@ class Died(BaseException):
 
 @pytest.mark.promise("faults", "a task that kills its workers")
 @pytest.mark.promise("ends", "a task that kills its workers fails after `MAX_CRASHES`; no other task is affected")
-def test_a_task_that_kills_its_worker_is_given_up_and_its_neighbours_are_served(
+def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(
     real: RealBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("killer", "x", "y", "z"):

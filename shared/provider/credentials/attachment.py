@@ -72,7 +72,7 @@ def basic(pair: str) -> str:
 def _ascii(secret: str) -> str:
     """A secret that can stand in a header as it is."""
     if not secret.isascii():
-        raise TransportError("a secret is no ASCII, as a header must be", reason=Reason.SECRET)
+        raise TransportError("a secret is not ASCII, as a header must be", reason=Reason.SECRET)
     return secret
 
 

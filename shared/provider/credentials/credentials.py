@@ -115,10 +115,10 @@ def _token_call(scheme: OAuth2, secret: str) -> Call:
 
 def _token(reply: Reply, now: float) -> _Token:
     if reply.status != 200:
-        raise TransportError(f"the token endpoint answered {reply.status}", reason=Reason.TOKEN)
+        raise TransportError(f"the token endpoint replied {reply.status}", reason=Reason.TOKEN)
     try:
-        answer = loads(reply.body)
-        value, seconds = answer["access_token"], float(answer.get("expires_in") or DEFAULT_EXPIRY_SECONDS)
+        fields = loads(reply.body)
+        value, seconds = fields["access_token"], float(fields.get("expires_in") or DEFAULT_EXPIRY_SECONDS)
     except (ValueError, ArithmeticError, TypeError, KeyError, AttributeError):
         value, seconds = None, 0.0
     if not isinstance(value, str) or not value.isascii() or not _is_line(value):

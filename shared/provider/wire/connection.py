@@ -79,14 +79,14 @@ class Watchdog:
         named = host.lower().rstrip(".").strip("[]")
         if (named, port) not in self.allowed and not all(is_public(address) for address in addresses):
             self.refused = True
-            raise OSError("the address is not public and no server of the provider's file")
+            raise OSError("the address is neither public nor a server of the provider's file")
 
     def count(self, size: int) -> None:
         """Count bytes that were read. Raises OSError when they are too many."""
         self._bytes_left -= size
         if self._bytes_left < 0:
             self.oversized = True
-            raise OSError("more bytes than an answer may have")
+            raise OSError("more bytes than a reply may have")
 
     def _fire(self) -> None:
         with self._lock:
@@ -139,7 +139,7 @@ class _Response(HTTPResponse):
             if not 100 <= status < 200:
                 return version, status, reason
             parse_headers(self.fp)
-        raise HTTPException("interim answers without end")
+        raise HTTPException("interim replies without end")
 
 
 class WatchedConnectionHTTP(HTTPConnection):

@@ -10,7 +10,7 @@ MAX_RESPONSE_BYTES = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request, ready to send. A body of None is no body; a text goes out as it is, else as `content_type` says."""
+    """One request, ready to send. A `body` of None is left out; a text goes as it is, else as `content_type` says."""
 
     method: str
     url: str

@@ -45,7 +45,7 @@ def has_origin(url: str) -> bool:
 
 
 def joined(base: str, link: str) -> str:
-    """The absolute URL that a link means beside `base` (RFC 3986, 5). Raises TransportError if it is none.
+    """The absolute URL that a link means beside `base` (RFC 3986, 5). Raises TransportError if it is not one.
 
     A `%` that begins no triplet is encoded: else requests and urllib3 take the whole URL for one that is not encoded.
     """

@@ -17,7 +17,7 @@ from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, joined, origin_of
 from shared.reasons import Reason
 
-_TOO_LARGE = f"the answer is larger than {MAX_RESPONSE_BYTES} bytes"
+_TOO_LARGE = f"the reply is larger than {MAX_RESPONSE_BYTES} bytes"
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -104,7 +104,7 @@ class Transport:
             timeout=(min(seconds, CONNECT_SECONDS), seconds),
         ) as response:
             if "," in response.headers.get("Content-Encoding", ""):  # a few bytes could take minutes to unpack
-                raise TransportError("the answer is encoded more than once")
+                raise TransportError("the reply is encoded more than once")
             content = bytearray()
             for chunk in response.iter_content(65536):
                 content += chunk
@@ -127,8 +127,8 @@ def _failure(error: Exception, watchdog: Watchdog, *, is_late: bool) -> Transpor
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader | UnicodeError):
         return TransportError("the request cannot be sent", reason=Reason.INVALID_REQUEST)
     if is_late:
-        return TransportError("no whole answer in time", reason=Reason.DEADLINE)
-    return TransportError(f"no answer: {type(error).__name__}")
+        return TransportError("no whole reply in time", reason=Reason.DEADLINE)
+    return TransportError(f"no reply: {type(error).__name__}")
 
 
 def url_of(call: Call) -> str:
@@ -159,7 +159,7 @@ def _as_utf8(header: str) -> str:
 
 
 def _query(query: dict[str, Json]) -> list[tuple[str, str]]:
-    """Pairs of a query or a form: a list's values one by one, what is no text as JSON."""
+    """Pairs of a query or a form: a list's values one by one, non-text values as JSON."""
     return [
         (name, one if isinstance(one, str) else dumps(one))
         for name, value in query.items()

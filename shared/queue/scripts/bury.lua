@@ -1,8 +1,8 @@
--- bury: give tasks up and keep them for a person.
+-- bury: make dead letters of tasks, for a person to revive.
 --
 -- Promise   a task held under this token and generation becomes a dead letter: listed, never due, its record gone
 --           (the item in DynamoDB tells what happened); any other is not touched. The gate learns how the provider is.
--- ARGV      what was heard (see prelude), then for each task: name, token, generation, answer
+-- ARGV      what was heard (see prelude), then for each task: name, token, generation, reply
 -- Returns   for each task: 1 done, 0 lost
 local WIDTH = 4
 local replies, held = held_rows(HEARD + 1, WIDTH)

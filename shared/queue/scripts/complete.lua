@@ -2,7 +2,7 @@
 --
 -- Promise   a task held under this token and generation leaves nothing behind; any other is not touched. The gate
 --           learns how the provider is.
--- ARGV      what was heard (see prelude), then for each task: name, token, generation, answer
+-- ARGV      what was heard (see prelude), then for each task: name, token, generation, reply
 -- Returns   for each task: 1 done, 0 lost
 local WIDTH = 4
 local replies, held = held_rows(HEARD + 1, WIDTH)

@@ -2,7 +2,7 @@
 --
 -- Promise   whatever is held of the task with this generation or a lower one leaves nothing behind, whoever has the
 --           lease, dead letters too; a higher generation is not touched. The gate learns how the provider is.
--- ARGV      what was heard (see prelude), then for each task: name, generation, answer
+-- ARGV      what was heard (see prelude), then for each task: name, generation, reply
 -- Returns   for each task: 1 something was dropped, 0 nothing was
 local WIDTH = 3
 local names, older, known = column(HEARD + 1, WIDTH), {}, {}

@@ -2,7 +2,7 @@
 --
 -- KEYS are the same for all: one provider's. The server's clock is the only one. A task's state is
 -- `generation:token:crashes`. The gate is what all workers know of the provider:
---   until     when its pause ends or ended, ms; until a good answer after that removes it, attempts are probes
+--   until     when its pause ends or ended, ms; until a good reply after that removes it, attempts are probes
 --   probe     the task that the last probe asks about; the probe is out for as long as that is leased
 --   troubles  how many there were in a row
 --   pauses    how many pauses there were in a row
@@ -20,7 +20,7 @@ local function parse(text)
   return generation or '0', token or '', tonumber(crashes) or 0
 end
 
--- A number from the gate; junk is none.
+-- A number from the gate, nil for junk.
 local function number(text)
   local value = tonumber(text or '')
   return value and value >= 0 and value <= 2 ^ 53 and value or nil
@@ -110,9 +110,9 @@ local function admit(pass, names)
   end
 end
 
--- What a settling call's answers say of the provider, as fields of the gate to delete and to set. The first of ARGV:
+-- What a settling call's replies say of the provider, as fields of the gate to delete and to set. The first of ARGV:
 --   1 pause in ms (0: none)  2 troubles (-1: it is well)  3 patience  4 pause in ms for troubles  5 the longest
--- The last of each row, `width` long, is its own answer: 1 good, -1 trouble, 0 neither. The probe's, if its row is 1 in
+-- The last of each row, `width` long, is its own reply: 1 good, -1 an error, 0 neither. The probe's, if its row is 1 in
 -- `settled`, ends a pause that is over or begins another; other attempts may have begun before it. So do `patience`
 -- troubles in a row begin one, twice as long each time in a row. A pause under way is only ever lengthened.
 local HEARD = 5

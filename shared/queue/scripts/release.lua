@@ -4,7 +4,7 @@
 --           job counted as open or not; any other is not touched. One that `end` has found in process ends instead.
 --           The gate learns how the provider is.
 -- ARGV      what was heard (see prelude), then for each task:
---           name, token, generation, delay in ms, record ('': as it was), '1': its job is open, answer
+--           name, token, generation, delay in ms, record ('': as it was), '1': its job is open, reply
 -- Returns   for each task: 1 done, 0 lost
 local WIDTH = 7
 local ENDS = { buried = true, forgotten = true }

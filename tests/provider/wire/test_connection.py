@@ -114,7 +114,7 @@ def test_a_private_address_is_reached_only_by_an_allowed_name(
         if is_allowed:
             watchdog.check(host, 80, addresses)
         else:
-            with pytest.raises(OSError, match="not public"):
+            with pytest.raises(OSError, match="neither public"):
                 watchdog.check(host, 80, addresses)
         assert watchdog.refused != is_allowed
 
@@ -188,7 +188,7 @@ def test_resolving_and_connecting_share_one_time(monkeypatch: pytest.MonkeyPatch
     assert given == [0.5, 0.5]
 
 
-def test_connecting_with_no_time_left_gives_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connecting_with_no_time_left_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
 
     def connect(_: Any, seconds: float, **__: Any) -> socket.socket:
@@ -218,7 +218,7 @@ def test_a_connection_made_again_is_checked_again() -> None:
         assert made.getresponse().status == 200
         made.close()
         net.hosts = {"api.example": ("10.0.0.1", site)}
-        with pytest.raises(OSError, match="not public"):
+        with pytest.raises(OSError, match="neither public"):
             made.request("GET", "/")
         assert net.reached == [PUBLIC]
         made.close()
