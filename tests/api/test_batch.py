@@ -29,7 +29,7 @@ FILES: dict[str, Any] = {
     "accepting": EXAMPLE | {"firstAnswer": 0},
     "narrow": EXAMPLE | {"limits": {"parallel": 3}},
 }
-PATIENCE_SECONDS = 30
+WAIT_SECONDS = 30
 """How long a thread of a test waits for what must come; only a failing test waits so long."""
 
 
@@ -73,7 +73,7 @@ def test_a_batch_leaves_what_the_same_requests_one_by_one_would_leave(front: Fro
 
 def test_first_attempts_run_at_the_same_time(front: Front) -> None:
     together = threading.Barrier(MAX_BATCH)
-    front.simulator.say(pending().after(lambda: together.wait(PATIENCE_SECONDS)))
+    front.simulator.say(pending().after(lambda: together.wait(WAIT_SECONDS)))
     patient = Preferences(wait_seconds=20)
     results = front.results(*(request(f"t{i}", prefers=patient) for i in range(MAX_BATCH)))
     assert statuses(results) == [202] * MAX_BATCH
@@ -87,7 +87,7 @@ def test_dynamodb_is_asked_about_several_requests_at_the_same_time(
     together, get = threading.Barrier(ACCEPTED_AT_ONCE), front.store.get
 
     def meeting(task: Task, now: int) -> Any:
-        together.wait(PATIENCE_SECONDS)
+        together.wait(WAIT_SECONDS)
         return get(task, now)
 
     monkeypatch.setattr(front.store, "get", meeting)

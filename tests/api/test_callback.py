@@ -395,7 +395,7 @@ def test_a_callback_about_an_earlier_generation_does_not_touch_the_next(hook: Ho
     assert hook.item() == begun
 
 
-# --- trouble
+# --- errors
 
 
 @pytest.mark.promise("callbacks", "an end that was taken is stored even while Redis is away")

@@ -103,18 +103,18 @@ def test_a_refusal_for_good_is_answered_as_one_and_is_no_dead_letter(front: Fron
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "error",
     [BROKEN, DRIPPING, says(500, {}), says(300, {}), Said(200, b"<html>")],
     ids=["connection error", "slow", "500", "300", "unreadable"],
 )
-def test_a_provider_in_trouble_is_asked_again_later_and_the_user_is_told_what_is_stored(
-    front: Front, trouble: Said
+def test_a_provider_with_errors_is_asked_again_later_and_the_user_is_told_what_is_stored(
+    front: Front, error: Said
 ) -> None:
     front.ask(provider="impatient")
     item = front.item(provider="impatient")
     front.store.complete(item.task, item.generation, WHOLE, front.clock())
     front.queue.forget([(item.task, item.generation)])
-    front.simulator.say(trouble)
+    front.simulator.say(error)
     answer = front.ask(provider="impatient", max_age=0)
     assert (answer.status, answer.body["status"], answer.body["data"]) == (202, "pending", WHOLE)
     assert answer.retry_after_seconds == 2

@@ -27,7 +27,7 @@ from tests.support.api_events import Context
 FORKS = multiprocessing.get_context("forkserver")
 HANDLERS = ("enqueue", "process", "reconcile", "callback")
 FORKS.set_forkserver_preload(["tests.faults.mortal", *(f"handlers.{name}" for name in HANDLERS)])
-PATIENCE_SECONDS = 60
+WAIT_SECONDS = 60
 """How long a call to AWS, or a test, waits for what must come; only a failing test waits so long."""
 
 Step: TypeAlias = tuple[str, str]
@@ -56,7 +56,7 @@ class Life:
     result: Any = None
 
     def wait(self) -> "Life":
-        while self.heard.poll(PATIENCE_SECONDS):
+        while self.heard.poll(WAIT_SECONDS):
             try:
                 kind, said = self.heard.recv()
             except EOFError:
@@ -65,7 +65,7 @@ class Life:
                 self.steps.append(said)
             else:
                 self.result = said
-        self.process.join(PATIENCE_SECONDS)
+        self.process.join(WAIT_SECONDS)
         self.heard.close()
         return self
 
@@ -118,7 +118,7 @@ def watch(setattr_: Callable[[Any, str, Any], object], taken: Callable[[Step], o
 
 def patient(**options: Any) -> Config:
     """Calls to AWS that are not cut because this machine is busy; how short they are kept is tested elsewhere."""
-    return Config(connect_timeout=PATIENCE_SECONDS, read_timeout=PATIENCE_SECONDS, **options)
+    return Config(connect_timeout=WAIT_SECONDS, read_timeout=WAIT_SECONDS, **options)
 
 
 def _live(told: Connection, errand: Errand) -> None:

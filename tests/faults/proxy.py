@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-from tests.faults.mortal import PATIENCE_SECONDS
+from tests.faults.mortal import WAIT_SECONDS
 
 
 class Proxy:
@@ -53,7 +53,7 @@ class Proxy:
         self._listener.close()
         self.release()
         self.cut()
-        self._thread.join(PATIENCE_SECONDS)
+        self._thread.join(WAIT_SECONDS)
         with self._lock:
             for one in self._open:
                 one.close()
@@ -74,7 +74,7 @@ class Proxy:
 
     def _passes(self) -> bool:
         """Whether a reply may go on, once it may."""
-        self._flowing.wait(PATIENCE_SECONDS)
+        self._flowing.wait(WAIT_SECONDS)
         with self._lock:
             lost, self._lose_next = self._lose_next, False
             self.lost += lost

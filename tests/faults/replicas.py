@@ -7,7 +7,7 @@ from redis import Redis
 
 from local.servers.redis_server import RedisServer
 from local.waiting import wait_until
-from tests.faults.mortal import PATIENCE_SECONDS
+from tests.faults.mortal import WAIT_SECONDS
 from tests.faults.proxy import Proxy
 
 
@@ -25,13 +25,13 @@ class Pair:
         with _client(self._primary) as primary, _client(self._replica) as replica:
             primary.config_set("repl-diskless-sync-delay", 0)
             replica.replicaof("127.0.0.1", f"{self.link.port}")
-            wait_until(lambda: _follows(replica), PATIENCE_SECONDS, "the replica")
+            wait_until(lambda: _follows(replica), WAIT_SECONDS, "the replica")
 
     def fall_behind(self) -> None:
         """From now on the replica gets nothing more; what was written before, it has."""
         with _client(self._primary) as primary:
             primary.set("mark", "")
-            assert primary.wait(1, PATIENCE_SECONDS * 1000) == 1
+            assert primary.wait(1, WAIT_SECONDS * 1000) == 1
             self.link.hold()
             primary.delete("mark")
         with _client(self._replica) as replica:
@@ -52,7 +52,7 @@ class Pair:
             replica.replicaof("NO", "ONE")
             self.way.target = self._replica.port
             primary.replicaof("127.0.0.1", f"{self._replica.port}")
-            wait_until(lambda: _follows(primary), PATIENCE_SECONDS, "the former primary")
+            wait_until(lambda: _follows(primary), WAIT_SECONDS, "the former primary")
 
 
 @contextmanager

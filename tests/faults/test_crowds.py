@@ -10,7 +10,7 @@ import pytest
 from botocore.session import Session
 
 from shared import wiring
-from tests.faults.mortal import PATIENCE_SECONDS
+from tests.faults.mortal import WAIT_SECONDS
 from tests.faults.world import FILE, LEASE_SECONDS, NAME, MakeWorld, World
 from tests.support.api_events import rest
 from tests.support.keys import key_of
@@ -27,7 +27,7 @@ def test_fifty_requests_at_once_for_one_task_begin_one_job(world: World) -> None
     together = threading.Barrier(50)
 
     def ask(_: int) -> tuple[int, bool]:
-        together.wait(PATIENCE_SECONDS)
+        together.wait(WAIT_SECONDS)
         answered = world.post(NAME)
         return answered.status, answered.body["deduplicated"]
 
@@ -121,7 +121,7 @@ def test_a_cold_start_into_32_attempts_at_once_makes_one_client(make_world: Make
         return create(session, service, *arguments, **options)
 
     world.patch.setattr(Session, "create_client", creates)
-    world.simulator.say(DONE.after(lambda: together.wait(PATIENCE_SECONDS)))
+    world.simulator.say(DONE.after(lambda: together.wait(WAIT_SECONDS)))
     wiring.queue()._client.close()
     world.forget_wiring()
     assert world.process() == {"job": {"claimed": 32, "completed": 32}}

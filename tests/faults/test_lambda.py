@@ -13,7 +13,7 @@ from local.waiting import wait_until
 from shared import wiring
 from shared.outcome import Completed
 from shared.provider import Finding
-from tests.faults.mortal import PATIENCE_SECONDS
+from tests.faults.mortal import WAIT_SECONDS
 from tests.faults.proxy import Proxy
 from tests.faults.world import LEASE_SECONDS, NAME, MakeWorld, World
 from tests.support.keys import key_of
@@ -32,14 +32,14 @@ def test_a_function_that_runs_into_its_timeout_in_mid_batch_loses_nothing_and_re
 
     def hold() -> None:
         held.release()
-        over.wait(PATIENCE_SECONDS)
+        over.wait(WAIT_SECONDS)
 
     for name in names:
         world.simulator.say(DONE if name in names[:2] else DONE.after(hold), to=name)
     life = world.send("process")
     for _ in range(3):
-        assert held.acquire(timeout=PATIENCE_SECONDS)
-    wait_until(lambda: len(world.bench.state("job")) == 4, PATIENCE_SECONDS, "the first two")
+        assert held.acquire(timeout=WAIT_SECONDS)
+    wait_until(lambda: len(world.bench.state("job")) == 4, WAIT_SECONDS, "the first two")
     life.process.kill()
     for step in life.wait().steps:
         world.note(step)
@@ -56,7 +56,7 @@ def test_a_function_that_runs_into_its_timeout_in_mid_batch_loses_nothing_and_re
 def test_two_ticks_of_one_event_at_once_ask_about_each_task_once(make_world: MakeWorld) -> None:
     world, names = make_world(PARALLEL_TASKS="3"), [f"{number}" for number in range(20)]
     world.due(*names)
-    both = DONE.after(lambda: wait_until(lambda: world.polls().total() >= 6, PATIENCE_SECONDS, "both"))
+    both = DONE.after(lambda: wait_until(lambda: world.polls().total() >= 6, WAIT_SECONDS, "both"))
     world.simulator.say(both)
     event = {"id": "the same"}
     lives = [world.send("process", event) for _ in range(2)]
@@ -114,12 +114,12 @@ def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(world: Wo
         """Nothing stops it; when it comes back it has the data."""
         world.patch.setattr(provider, "attempt", ask)
         begun.set()
-        over.wait(PATIENCE_SECONDS)
+        over.wait(WAIT_SECONDS)
         return Finding(Completed({"by": "the hung"}), record)
 
     def comes_back() -> None:
         over.set()
-        assert returned.wait(PATIENCE_SECONDS)
+        assert returned.wait(WAIT_SECONDS)
 
     complete = wiring.store().complete
 
@@ -137,7 +137,7 @@ def test_an_attempt_that_hangs_over_its_call_takes_no_part_in_the_next(world: Wo
     def remaining() -> float:
         """Enough to begin with; nothing once the attempt hangs."""
         left = next(calls, 0.0)
-        assert left or begun.wait(PATIENCE_SECONDS)
+        assert left or begun.wait(WAIT_SECONDS)
         return left
 
     assert wiring.tick(remaining).run()["job"] == {"claimed": 1, "expired": 0, "abandoned": 1}
@@ -161,12 +161,12 @@ def test_no_call_leaves_a_thread_behind(world: World) -> None:
         names = [thread.name for thread in threading.enumerate()]
         return sum(kind in name and "process_request" not in name for name in names)
 
-    wait_until(lambda: not ours("PoolExecutor"), PATIENCE_SECONDS, "the first pool")
+    wait_until(lambda: not ours("PoolExecutor"), WAIT_SECONDS, "the first pool")
     before = ours()
     for _ in range(3):
         world.pass_(LEASE_SECONDS)
         assert world.process() == {"job": {"claimed": 3, "snoozed": 3}}
-    wait_until(lambda: ours() <= before, PATIENCE_SECONDS, "the threads")
+    wait_until(lambda: ours() <= before, WAIT_SECONDS, "the threads")
 
 
 def rewrite(world: World, change: Callable[[dict[str, Any]], Any]) -> Any:

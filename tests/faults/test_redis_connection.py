@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 from local.waiting import wait_until
 from shared import aws, wiring
 from shared.errors import QueueUnavailable
-from tests.faults.mortal import PATIENCE_SECONDS
+from tests.faults.mortal import WAIT_SECONDS
 from tests.faults.proxy import Proxy
 from tests.faults.replicas import pair
 from tests.faults.world import DELETE, FURTHER, LEASE_SECONDS, NAME, MakeWorld, StartServer, World
@@ -112,7 +112,7 @@ def test_sixty_four_attempts_at_once_wait_for_connections_and_for_nothing_else(
         world.post(name)
     world.pass_(LEASE_SECONDS)
     together = threading.Barrier(64)
-    world.simulator.say(DONE.after(lambda: together.wait(PATIENCE_SECONDS)))
+    world.simulator.say(DONE.after(lambda: together.wait(WAIT_SECONDS)))
     caplog.set_level(logging.WARNING)
     assert world.process() == {"job": {"claimed": 64, "completed": 64}}
     assert caplog.records == []
@@ -179,7 +179,7 @@ def test_a_claim_whose_reply_is_late_is_not_repeated_and_the_late_reply_is_nobod
     way.hold()
     before = scripts_run(world)
     assert world.process() == {"job": {"unreachable": 1}}
-    wait_until(lambda: scripts_run(world) > before, PATIENCE_SECONDS, "the claim")
+    wait_until(lambda: scripts_run(world) > before, WAIT_SECONDS, "the claim")
     assert scripts_run(world) == before + 1
     assert world.places() == ["processing"]
     way.release()
@@ -231,11 +231,11 @@ def test_while_somebodys_script_keeps_redis_busy_requests_are_accepted_and_tasks
 
     thread = threading.Thread(target=endless)
     thread.start()
-    wait_until(lambda: _is_busy(world), PATIENCE_SECONDS, "the script")
+    wait_until(lambda: _is_busy(world), WAIT_SECONDS, "the script")
     assert world.process() == {"job": {"unreachable": 1}}
     assert world.post("meanwhile").status == 202
     world.redis.script_kill()
-    thread.join(PATIENCE_SECONDS)
+    thread.join(WAIT_SECONDS)
     world.ends_well(NAME, "meanwhile")
 
 

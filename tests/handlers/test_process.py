@@ -65,18 +65,18 @@ def test_partial_data_at_once_the_rest_by_itself(deployed: Deployment) -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "error",
     [BROKEN, says(500, {}), says(503, {}), Said(200, b"<html>"), says(300, {"status": "multiple choices"})],
     ids=["connection error", "500", "503", "unreadable", "300"],
 )
 def test_a_failure_puts_a_task_at_the_end_of_the_queue(
-    deployed: Deployment, monkeypatch: pytest.MonkeyPatch, trouble: Said
+    deployed: Deployment, monkeypatch: pytest.MonkeyPatch, error: Said
 ) -> None:
     monkeypatch.setenv("PARALLEL_TASKS", "1")
     ask(deployed, "older", "younger", provider="coin")
     deployed.pass_(60)
     deployed.simulator.asked.clear()
-    deployed.simulator.say(trouble, DONE, to="older")
+    deployed.simulator.say(error, DONE, to="older")
     deployed.simulator.say(DONE, to="younger")
     assert deployed.process() == {"coin": {"claimed": 3, "retried": 1, "completed": 2}}
     assert [asked.name for asked in deployed.simulator.asked] == ["older", "younger", "older"]

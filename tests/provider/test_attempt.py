@@ -113,9 +113,9 @@ def test_each_operation_of_a_submit_sees_the_answer_before_and_the_outputs_so_fa
         assert site.calls[-1].body == b'{"a":"x","b":"y"}'
 
 
-@pytest.mark.parametrize("trouble", [Says(503), Says(200, "<html>"), Cut(b""), Says(200, {"status": "busy"})], ids=str)
-def test_trouble_between_the_operations_of_a_submit_repeats_them_all(trouble: Any) -> None:
-    routes = {"/a": Says(200, {"a": "x"}), "/b/x": [trouble, Says(200, {"b": "y"})], "/c": Says(200, {"id": "z"})}
+@pytest.mark.parametrize("error", [Says(503), Says(200, "<html>"), Cut(b""), Says(200, {"status": "busy"})], ids=str)
+def test_an_error_between_the_operations_of_a_submit_repeats_them_all(error: Any) -> None:
+    routes = {"/a": Says(200, {"a": "x"}), "/b/x": [error, Says(200, {"b": "y"})], "/c": Says(200, {"id": "z"})}
     busy = {"state": "retry", "expected": "busy", "on": ["submit"]}
     with Site(answering(routes)) as site:
         asked = provider(rules(site.url, **POLLED | {"submit": THREE}, acceptors=[busy, DONE]))
@@ -265,7 +265,7 @@ def test_a_result_that_is_wanted_as_a_link_is_not_fetched() -> None:
     ("said", "reason"),
     [(Says(503), "http"), (Says(200, "<html>"), "undecodable"), (Cut(b""), "transport"), (Says(429), "http")],
 )
-def test_trouble_with_a_result_asks_after_the_job_again(said: Any, reason: str) -> None:
+def test_an_error_with_a_result_asks_after_the_job_again(said: Any, reason: str) -> None:
     poll = Says(200, {"status": "completed", "link": "/f"})
     routes = {"/jobs/j": poll, "/f": [said, Says(200, {"data": 1})]}
     with Site(answering(routes)) as site:

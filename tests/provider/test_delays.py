@@ -40,7 +40,7 @@ def test_the_first_wait_is_the_initial_one_and_the_others_grow_up_to_the_longest
     assert pendings(made_by(), 6) == [1, 4, 8, 16, 20, 20]
 
 
-def test_trouble_grows_from_the_shortest_wait_up_to_the_longest() -> None:
+def test_the_wait_after_errors_grows_from_the_shortest_wait_up_to_the_longest() -> None:
     made, known, delays = made_by(maxErrors=10), submitted(), []
     for _ in range(5):
         finding = made.retry(known, START_MS, Reason.HTTP)
@@ -50,7 +50,7 @@ def test_trouble_grows_from_the_shortest_wait_up_to_the_longest() -> None:
     assert delays == [2, 4, 8, 16, 20]
 
 
-def test_a_good_answer_forgets_the_trouble_before() -> None:
+def test_a_good_answer_forgets_the_errors_before() -> None:
     made = made_by()
     known = made.retry(submitted(polls=0), START_MS, Reason.HTTP).record
     assert (known.errors, known.reason) == (1, "http")
@@ -58,7 +58,7 @@ def test_a_good_answer_forgets_the_trouble_before() -> None:
     assert (finding.record.errors, finding.record.reason, finding.record.polls) == (0, None, 1)
 
 
-def test_trouble_beyond_the_limit_in_a_row_is_the_end_with_the_last_word() -> None:
+def test_one_error_too_many_in_a_row_is_the_end_with_the_last_word() -> None:
     made, known = made_by(), submitted()
     for _ in range(3):
         finding = made.retry(known, START_MS, Reason.HTTP)
@@ -70,7 +70,7 @@ def test_trouble_beyond_the_limit_in_a_row_is_the_end_with_the_last_word() -> No
     )
 
 
-def test_without_patience_the_first_trouble_is_the_end() -> None:
+def test_with_no_errors_allowed_the_first_error_is_the_end() -> None:
     assert made_by(maxErrors=0).retry(submitted(), START_MS, Reason.HTTP).outcome == Failed(
         Reason.TOO_MANY_ERRORS, "http"
     )
@@ -196,7 +196,7 @@ def test_an_answer_that_the_file_knows_says_that_the_provider_is_well(finding: F
 
 
 @pytest.mark.parametrize("finding", BAD)
-def test_no_answer_or_one_that_passes_is_trouble_though_the_task_ends_with_it(finding: Finding) -> None:
+def test_no_answer_or_one_that_passes_is_an_error_though_the_task_ends_with_it(finding: Finding) -> None:
     health = made_by().health(named(finding, finding, *SILENT))
     assert (health.well, health.errors, health.pause_seconds) == (frozenset(), 2, 0)
     assert health.unwell == {"0", "1"}
@@ -225,7 +225,7 @@ def test_no_pause_is_longer_than_a_task_may_take() -> None:
     assert 100 <= made_by(maxWaitTime=100).health(named(asked_for)).pause_seconds <= 100 * PAUSE_JITTER
 
 
-def test_a_pause_for_troubles_begins_at_the_shortest_wait_but_never_at_nothing() -> None:
+def test_a_pause_for_errors_begins_at_the_shortest_wait_but_never_at_nothing() -> None:
     health = made_by().health(named(*BAD))
     assert 2 <= health.shortest_seconds <= 2 * PAUSE_JITTER
     assert health.longest_seconds == 20

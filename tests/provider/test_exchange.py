@@ -15,7 +15,7 @@ from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
-from tests.support.asking import DONE, Secrets, ask, outcome, provider, rules, trouble
+from tests.support.asking import DONE, Secrets, ask, fails, outcome, provider, rules
 from tests.support.servers import ELSEWHERE, PUBLIC, Peer, Says, Seen, Site, Wire, internet, redirects
 
 KEY = {"type": "apiKey", "in": "header", "name": "X-Key", "secret": "env:KEY"}
@@ -85,7 +85,7 @@ def test_a_url_without_a_value_is_not_sent(url: str) -> None:
 
 @pytest.mark.parametrize("link", ["http://[", "ftp://a.example", "http://u:p@a.example/", "http://\ud800/"])
 def test_a_link_that_is_no_http_url_is_not_sent(link: str) -> None:
-    with Site() as site, trouble("invalid-request"):
+    with Site() as site, fails("invalid-request"):
         begun(site.url).send(operation("${input.link}"), CONTEXT | {"input": {"link": link}})
 
 
@@ -99,7 +99,7 @@ def test_a_link_that_is_no_http_url_is_not_sent(link: str) -> None:
     ],
 )
 def test_a_value_leads_to_no_other_host_than_the_file_says(url: str, value: str) -> None:
-    with Site() as site, trouble("invalid-request") as caught:
+    with Site() as site, fails("invalid-request") as caught:
         begun(site.url).send(operation(url), CONTEXT | {"input": {"a": value}})
     assert str(caught.value) == "a value leads to another host"
 
@@ -124,7 +124,7 @@ def test_a_percent_sign_of_its_own_changes_nothing_else(url: str, target: str) -
 
 
 def test_a_value_that_would_climb_is_not_sent() -> None:
-    with Site() as site, trouble("invalid-request"):
+    with Site() as site, fails("invalid-request"):
         begun(site.url).send(operation("/jobs/${input.a}"), CONTEXT | {"input": {"a": ".."}})
     assert site.connections == 0
 
@@ -192,14 +192,14 @@ def test_an_operation_gets_its_own_time_and_no_more_than_is_left() -> None:
         peer.drip(b"H")
 
     for seconds, timeout in ((20.0, 0.1), (0.1, 20.0)):
-        with Wire(dripping) as wire, trouble("deadline"):
+        with Wire(dripping) as wire, fails("deadline"):
             begun(wire.url, seconds=seconds).send(operation(timeout=timeout), CONTEXT)
         assert wire.was_cut()
 
 
 def test_the_request_after_a_token_has_only_the_time_that_the_token_left() -> None:
     oauth = {"type": "oauth2", "clientId": "us", "clientSecret": "env:KEY"}
-    with Site(Says(200, {"access_token": "a"}), seconds=30) as site, trouble("deadline"):
+    with Site(Says(200, {"access_token": "a"}), seconds=30) as site, fails("deadline"):
         security = [oauth | {"tokenUrl": site.url + "/token"}]
         begun(site.url, clock=site.clock, security=security).send(operation(), CONTEXT)
     assert site.paths == ["/token"]
@@ -259,16 +259,16 @@ def test_without_a_link_there_is_one_page() -> None:
     ],
 )
 def test_a_next_link_that_leads_nowhere_new_ends_it(link: Any, reason: str) -> None:
-    with Site(Says(200, {"next": link})) as site, trouble(reason):
+    with Site(Says(200, {"next": link})) as site, fails(reason):
         walked(site)
     assert len(site.calls) == 1
 
 
 def test_pages_that_go_round_or_on_for_ever_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Site(paged({"/x": {"next": "/y"}, "/y": {"next": "/x"}})) as site, trouble("pages-without-end"):
+    with Site(paged({"/x": {"next": "/y"}, "/y": {"next": "/x"}})) as site, fails("pages-without-end"):
         walked(site)
     monkeypatch.setattr(exchange_module, "MAX_PAGES", 3)
-    with Site(lambda seen: Says(200, {"next": seen.path + "x"})) as site, trouble("pages-without-end"):
+    with Site(lambda seen: Says(200, {"next": seen.path + "x"})) as site, fails("pages-without-end"):
         walked(site)
     assert len(site.calls) == 3
     assert MAX_PAGES == 1000
@@ -276,13 +276,13 @@ def test_pages_that_go_round_or_on_for_ever_end(monkeypatch: pytest.MonkeyPatch)
 
 def test_pages_together_are_no_larger_than_one_answer_may_be() -> None:
     page = b'{"next": "NEXT"}' + b" " * (MAX_RESPONSE_BYTES // 3)
-    with Site(lambda seen: Says(200, page.replace(b"NEXT", seen.path.encode() + b"x"))) as site, trouble("too-large"):
+    with Site(lambda seen: Says(200, page.replace(b"NEXT", seen.path.encode() + b"x"))) as site, fails("too-large"):
         walked(site)
     assert len(site.calls) == 3
 
 
 def test_a_page_that_cannot_be_decoded_is_none() -> None:
-    with Site(paged({"/x": {"next": "/y"}, "/y": "<html>"})) as site, trouble("undecodable"):
+    with Site(paged({"/x": {"next": "/y"}, "/y": "<html>"})) as site, fails("undecodable"):
         walked(site)
 
 
@@ -292,7 +292,7 @@ def test_an_error_page_is_an_answer_like_any_other() -> None:
 
 
 def test_slow_pages_have_the_attempts_time_together() -> None:
-    with Site(lambda seen: Says(200, {"next": seen.path + "x"}), seconds=8) as site, trouble("deadline"):
+    with Site(lambda seen: Says(200, {"next": seen.path + "x"}), seconds=8) as site, fails("deadline"):
         walked(site, clock=site.clock)
     assert site.paths == ["/x", "/xx", "/xxx"]
 

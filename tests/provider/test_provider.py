@@ -59,7 +59,7 @@ def test_a_poll_operation_makes_the_first_attempt_a_submit_that_must_not_be_repe
     assert not single.submits(record())
 
 
-def test_trouble_of_our_own_is_a_retry_like_any_other() -> None:
+def test_an_error_of_our_own_is_a_retry_like_any_other() -> None:
     found = provider(rules("http://a.example")).delays.retry(record(), START_MS, Reason.CRASHED)
     assert (outcome(found)["is"], found.record.errors, found.record.reason) == ("retry", 1, "crashed")
 

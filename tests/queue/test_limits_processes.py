@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.parametrize("red
 WORKERS = 4
 SLOTS = 5
 """Attempts at once in one worker."""
-PATIENCE_SECONDS = 120
+WAIT_SECONDS = 120
 """How long a test waits for what must come; only a failing one waits so long."""
 
 Answer = tuple[int, Mapping[str, str], Any]
@@ -73,7 +73,7 @@ class Counting:
         self._server.server_close()
         self._thread.join()
 
-    def wait_for(self, what: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
+    def wait_for(self, what: Callable[[], bool], seconds: float = WAIT_SECONDS) -> bool:
         """Wait until something holds that changes with a request or an answer."""
         with self.changed:
             return self.changed.wait_for(what, seconds)
@@ -193,7 +193,7 @@ def empty(bench: Bench, *providers: str) -> bool:
 
 
 def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while not what():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.02)
@@ -213,7 +213,7 @@ def test_no_limit_is_exceeded_by_four_workers_of_which_one_is_killed(
         """Answer no one before as many ask at once as may; the victim's worker dies before it is answered."""
         if seen.name == "victim" and not killed.is_set():
             victims.append(seen.worker)
-            may_end.wait(PATIENCE_SECONDS)
+            may_end.wait(WAIT_SECONDS)
         elif len(provider.seen) <= parallel:
             provider.wait_for(lambda: provider.most >= parallel)
         else:

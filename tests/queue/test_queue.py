@@ -658,7 +658,7 @@ def test_what_is_left_of_a_task_that_is_nowhere_is_listed_and_nothing_else_is(de
     assert desk.queue.strays(PROVIDER) == []
 
 
-# --- trouble
+# --- errors
 
 
 def test_what_redis_does_not_serve_is_unavailable(desk: Desk, redis_kind: str) -> None:

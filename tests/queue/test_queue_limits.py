@@ -578,9 +578,9 @@ def test_an_answer_about_the_probes_task_that_is_lost_or_of_an_older_generation_
 
 
 @pytest.mark.parametrize("verb", SETTLING)
-def test_trouble_of_an_attempt_from_before_a_pause_begins_no_other(desk: Desk, verb: str) -> None:
+def test_an_error_of_an_attempt_from_before_a_pause_begins_no_other(desk: Desk, verb: str) -> None:
     before, _ = before_and_probe(desk)
-    desk.settle(verb, before, health=trouble())
+    desk.settle(verb, before, health=errors())
     assert desk.parts()["gate"]["pauses"] == "1"
     assert desk.parts()["gate"]["troubles"] == "1"
 
@@ -598,7 +598,7 @@ def before_and_probe(desk: Desk) -> tuple[Hold, Hold]:
 def mixed(good: Hold, bad: Hold) -> Health:
     """What a good and a bad answer tell together."""
     well, troubled = frozenset({good.task.name}), frozenset({bad.task.name})
-    return dataclasses.replace(trouble(0), well=well, unwell=troubled)
+    return dataclasses.replace(errors(0), well=well, unwell=troubled)
 
 
 @pytest.mark.promise("limits", "if the probe's worker dies, another probe is made after its lease")
@@ -640,51 +640,51 @@ def test_a_probe_keeps_to_the_limits(desk: Desk) -> None:
     assert desk.take(limits) == ["b"]
 
 
-# --- a pause for troubles
+# --- a pause for errors
 
 
-def trouble(count: int = 1, patience: int = 3) -> Health:
-    return Health(errors=count, unwell=NAMES, errors_to_pause=patience, shortest_seconds=100, longest_seconds=700)
+def errors(count: int = 1, at_most: int = 3) -> Health:
+    return Health(errors=count, unwell=NAMES, errors_to_pause=at_most, shortest_seconds=100, longest_seconds=700)
 
 
 def settle_one(desk: Desk, health: Health) -> None:
     desk.settle("release", *desk.hold(limit=1), health=health, delay=0)
 
 
-def test_so_many_troubles_in_a_row_pause_a_provider(desk: Desk) -> None:
+def test_so_many_errors_in_a_row_pause_a_provider(desk: Desk) -> None:
     desk.put("ab")
-    settle_one(desk, trouble())
-    settle_one(desk, trouble())
+    settle_one(desk, errors())
+    settle_one(desk, errors())
     assert len(desk.claim(limit=1).tasks) == 1
-    settle_one(desk, trouble())
+    settle_one(desk, errors())
     assert desk.claim().wait_seconds == about(100)
 
 
-def test_troubles_that_come_together_count_each(desk: Desk) -> None:
+def test_errors_that_come_together_count_each(desk: Desk) -> None:
     desk.put("ab")
-    settle_one(desk, trouble(3))
+    settle_one(desk, errors(3))
     assert desk.claim().tasks == ()
 
 
 @pytest.mark.parametrize("verb", ["complete", "release"])
 def test_a_good_answer_in_between_begins_the_count_anew(desk: Desk, verb: str) -> None:
     desk.put("abc")
-    settle_one(desk, trouble(2))
+    settle_one(desk, errors(2))
     desk.settle(verb, *desk.hold(limit=1), health=WELL, delay=0)
-    settle_one(desk, trouble(2))
+    settle_one(desk, errors(2))
     assert len(desk.claim().tasks) > 0
 
 
 def test_the_pause_is_twice_as_long_after_each_probe_that_fails_up_to_the_longest(desk: Desk) -> None:
     desk.put("ab")
-    settle_one(desk, trouble(3))
+    settle_one(desk, errors(3))
     for seconds in (100, 200, 400, 700, 700):
         assert desk.claim().wait_seconds == about(seconds)
         desk.rewind(seconds)
-        settle_one(desk, trouble())
+        settle_one(desk, errors())
     desk.rewind(700)
     settle_one(desk, WELL)
-    settle_one(desk, trouble(3))
+    settle_one(desk, errors(3))
     assert desk.claim().wait_seconds == about(100)
 
 
@@ -692,17 +692,17 @@ def test_failures_that_are_told_late_neither_lengthen_a_pause_nor_the_next_one(d
     desk.put("abcdefgh")
     late = desk.hold()
     desk.put("z")
-    desk.queue.release([Release(late[0], 50_000)], trouble(3))
+    desk.queue.release([Release(late[0], 50_000)], errors(3))
     desk.rewind(50)
     for hold in late[1:]:
-        desk.queue.release([Release(hold, 50_000)], trouble(1))
+        desk.queue.release([Release(hold, 50_000)], errors(1))
     assert desk.claim(limit=1).wait_seconds == about(50)
     desk.rewind(50)
-    settle_one(desk, trouble())
+    settle_one(desk, errors())
     assert desk.claim().wait_seconds == about(200)
 
 
-def test_the_provider_asks_for_longer_than_its_troubles_would(desk: Desk) -> None:
+def test_the_provider_asks_for_longer_than_its_errors_would(desk: Desk) -> None:
     desk.put("ab")
     settle_one(desk, Health(pause_seconds=900, errors=3, errors_to_pause=3, shortest_seconds=100, longest_seconds=700))
     assert desk.claim().wait_seconds == about(900)
@@ -767,5 +767,5 @@ def test_junk_in_the_gate_stops_nobody_and_breaks_nothing(desk: Desk, field: str
     desk.put("abcdef")
     (first, *more) = desk.hold(limits)
     desk.queue.release([Release(hold, 0) for hold in more], WELL)
-    desk.queue.release([Release(first, 0)], trouble(3))
+    desk.queue.release([Release(first, 0)], errors(3))
     assert desk.claim(limits).wait_seconds == pytest.approx(1000, abs=901)

@@ -447,7 +447,7 @@ def test_every_page_of_open_items_is_read(
     assert sorted(found) == sorted(f"{number}" for number in range(40))
 
 
-# --- trouble
+# --- errors
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def submitted(**fields: Any) -> Record:
 
 
 @contextmanager
-def trouble(reason: str) -> Iterator[pytest.ExceptionInfo[TransportError]]:
+def fails(reason: str) -> Iterator[pytest.ExceptionInfo[TransportError]]:
     """What is done in it comes to nothing, for that reason."""
     with pytest.raises(TransportError) as caught:
         yield caught

@@ -150,7 +150,7 @@ def test_who_waits_no_longer_is_logged_and_dropped(
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalFailure"])
-def test_any_other_trouble_is_to_be_tried_again(
+def test_any_other_error_is_to_be_tried_again(
     workflows: Workflows, store: Store, clock: Clock, pending: Item, code: str
 ) -> None:
     workflows.refuse("send_task_failure", code)

@@ -332,7 +332,7 @@ def test_dynamodb_away_is_counted_and_nothing_is_changed(repairs: Repairs, opera
     assert repairs.state() == {}
 
 
-def test_one_provider_in_trouble_does_not_keep_another_waiting(repairs: Repairs) -> None:
+def test_one_provider_with_errors_does_not_keep_another_waiting(repairs: Repairs) -> None:
     repairs.seed("x", provider="coin", dead=True)
     item = repairs.begun()
     repairs.seed("a", generation=item.generation, due_seconds=9)

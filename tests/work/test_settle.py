@@ -214,13 +214,13 @@ def test_a_failed_probe_begins_a_longer_pause_although_an_older_attempt_ended_we
     assert float(gate["until"]) > bench.keys.now()
 
 
-def test_troubles_count_once_however_many_verbs_tell_of_them(queue: Queue, seed: Any, bench: Bench) -> None:
+def test_errors_count_once_however_many_verbs_tell_of_them(queue: Queue, seed: Any, bench: Bench) -> None:
     settlements = [answered(seed(verb, lease_seconds=30), verb, BAD[verb]) for verb in ("release", "bury", "forget")]
     settle(queue, PROVIDER, settlements)
     assert bench.parts()["gate"] == {"troubles": "3"}
 
 
-def test_a_good_answer_outweighs_the_troubles_of_every_other_verb(queue: Queue, seed: Any, bench: Bench) -> None:
+def test_a_good_answer_outweighs_the_errors_of_every_other_verb(queue: Queue, seed: Any, bench: Bench) -> None:
     troubled = [answered(seed(f"{number}", lease_seconds=30), "release", BAD["release"]) for number in range(9)]
     well = answered(seed("well", lease_seconds=30), "forget", GOOD["forget"])
     settle(queue, PROVIDER, [*troubled, well])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Work = Callable[[Claimed], object]
 PROVIDER = asking.provider(asking.rules("http://127.0.0.1:1"))
 
-PATIENCE_SECONDS = 30
+WAIT_SECONDS = 30
 """How long a thread of a test waits for what must come; only a failing test waits so long."""
 
 
@@ -208,7 +208,7 @@ def test_attempts_run_in_parallel_and_never_more_than_parallel_tasks(bed: Bed) -
         with lock:
             running.add(claimed.hold.task.name)
             most = max(most, len(running))
-        together.wait(PATIENCE_SECONDS)  # breaks unless three of them are here at once
+        together.wait(WAIT_SECONDS)  # breaks unless three of them are here at once
         with lock:
             running.discard(claimed.hold.task.name)
 
@@ -226,7 +226,7 @@ def test_a_finished_attempt_is_replaced_while_the_slowest_still_runs(bed: Bed) -
         if claimed.hold.task.name != "slow":
             quick.release()
             return
-        all_quick_done.extend(quick.acquire(timeout=PATIENCE_SECONDS) for _ in range(6))
+        all_quick_done.extend(quick.acquire(timeout=WAIT_SECONDS) for _ in range(6))
 
     assert bed.tick(Doing(work), pool=ThreadPoolExecutor, parallel_tasks=2)["example"]["completed"] == 7
     assert all_quick_done == [True] * 6
@@ -238,9 +238,9 @@ def test_no_more_is_claimed_than_there_are_free_slots(bed: Bed) -> None:
     together = threading.Barrier(2)
 
     def work(claimed: Claimed) -> None:
-        if together.wait(PATIENCE_SECONDS) == 0:
+        if together.wait(WAIT_SECONDS) == 0:
             seen.append(Counter(where for where, _ in bed.state().values()))
-        together.wait(PATIENCE_SECONDS)
+        together.wait(WAIT_SECONDS)
 
     bed.seed("task 5")
     bed.tick(Doing(work), pool=ThreadPoolExecutor, parallel_tasks=2)
@@ -274,7 +274,7 @@ def test_a_single_slot_is_shared_too(bed: Bed) -> None:
 def test_a_provider_alone_gets_every_slot(bed: Bed) -> None:
     bed.fill(4, "task {}", provider="b")
     together = threading.Barrier(4)
-    worker = Doing(lambda _: together.wait(PATIENCE_SECONDS))
+    worker = Doing(lambda _: together.wait(WAIT_SECONDS))
     tally = bed.tick(worker, providers=("a", "b", "c"), pool=ThreadPoolExecutor, parallel_tasks=4)
     assert tally["b"] == {"claimed": 4, "completed": 4}
 
@@ -341,7 +341,7 @@ def test_a_hung_attempt_is_abandoned_to_its_lease_and_the_others_are_settled(bed
     over, left = threading.Event(), iter(range(40, -1, -1))
     try:
         tally = bed.tick(
-            Doing(lambda claimed: over.wait(PATIENCE_SECONDS) if claimed.hold.task.name == "hung" else None),
+            Doing(lambda claimed: over.wait(WAIT_SECONDS) if claimed.hold.task.name == "hung" else None),
             pool=ThreadPoolExecutor,
             remaining=lambda: next(left),
             attempt_seconds=1,
@@ -395,18 +395,18 @@ def test_nothing_is_claimed_beside_a_running_suspect(bed: Bed) -> None:
     def work(claimed: Claimed) -> None:
         if claimed.hold.task.name == "suspect":
             begun.set()
-            over.wait(PATIENCE_SECONDS)
+            over.wait(WAIT_SECONDS)
 
     worker = Doing(work)
     ticking = threading.Thread(target=lambda: bed.tick(worker, pool=ThreadPoolExecutor, tick_seconds=0.01))
     ticking.start()
-    assert begun.wait(PATIENCE_SECONDS)
+    assert begun.wait(WAIT_SECONDS)
     bed.seed("neighbour", due_seconds=-1)
     before = bed.redis.calls.count("EVALSHA")
     assert not over.wait(0.05)  # several times tick_seconds: it would have looked
     assert (bed.redis.calls.count("EVALSHA"), worker.begun) == (before, ["suspect"])
     over.set()
-    ticking.join(PATIENCE_SECONDS)
+    ticking.join(WAIT_SECONDS)
     assert worker.begun == ["suspect", "neighbour"]
 
 
@@ -426,7 +426,7 @@ def test_a_suspect_gets_no_company_even_when_the_time_is_nearly_over(bed: Bed) -
         name = claimed.hold.task.name
         beside[name] = set(running)
         running.add(name)
-        over.wait(PATIENCE_SECONDS)
+        over.wait(WAIT_SECONDS)
         running.discard(name)
 
     bed.tick(Doing(work), pool=ThreadPoolExecutor, remaining=remaining)
@@ -471,7 +471,7 @@ def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_i
         name = claimed.hold.task.name
         running.add(name)
         if name == "slow":
-            looked_often.wait(PATIENCE_SECONDS)
+            looked_often.wait(WAIT_SECONDS)
         elif name == "quick":
             bed.clock.advance(21)
         elif name == "suspect":
@@ -557,14 +557,14 @@ def test_two_ticks_at_once_ask_about_each_task_once(bed: Bed) -> None:
     start, workers, tallies = threading.Barrier(2), [Doing(), Doing()], list[Any]()
 
     def tick(worker: Worker) -> None:
-        start.wait(PATIENCE_SECONDS)
+        start.wait(WAIT_SECONDS)
         tallies.append(bed.tick(worker, pool=ThreadPoolExecutor, parallel_tasks=3))
 
     threads = [threading.Thread(target=tick, args=(worker,)) for worker in workers]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE_SECONDS)
+        thread.join(WAIT_SECONDS)
     assert Counter(workers[0].begun + workers[1].begun) == Counter(f"task {i}" for i in range(20))
     assert sum(tally["example"].get("completed", 0) for tally in tallies) == 20
     assert bed.state() == {}
@@ -660,19 +660,19 @@ def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(
 
 
 @pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
-@pytest.mark.parametrize("troubles", [0, 1, 9], ids=["the first", "the second", "the tenth"])
-def test_tasks_that_fail_together_come_back_one_by_one(bed: Bed, simulator: Simulator, troubles: int) -> None:
+@pytest.mark.parametrize("errors", [0, 1, 9], ids=["the first", "the second", "the tenth"])
+def test_tasks_that_fail_together_come_back_one_by_one(bed: Bed, simulator: Simulator, errors: int) -> None:
     least, most = 60, 600
-    record = Record(generation=1, created_at=bed.clock(), input={}, errors=troubles).to_text()
+    record = Record(generation=1, created_at=bed.clock(), input={}, errors=errors).to_text()
     bed.queue.add([Add(Task("example", f"{number}"), 1, record) for number in range(300)], token="mine")
-    simulator.say(says(300, {}))  # trouble with each task, and none that pauses the provider
+    simulator.say(says(300, {}))  # an error for each task, and none that pauses the provider
     provider = simulator.provider(EXAMPLE, polling={"minDelay": least, "maxDelay": most, "maxErrors": 1000})
     worker = Worker(parts_of(cast(Store, Trusting()), None, {"example": provider}, bed.clock))
     began = bed.bench.keys.now()
     assert bed.tick(worker, pool=ThreadPoolExecutor)["example"] == {"claimed": 300, "retried": 300}
     ended = bed.bench.keys.now()
     delays = sorted(bed.bench.parts()["queue"].values())
-    widest = min(most, least * 2 ** max(troubles, 1)) * 1000
+    widest = min(most, least * 2 ** max(errors, 1)) * 1000
     assert began + least * 1000 <= delays[0]
     assert delays[-1] <= ended + widest
     tenths = Counter((delay - began - least * 1000) * 10 // (widest - least * 1000) for delay in delays)

@@ -134,7 +134,7 @@ ENDS = {
 }
 ANSWERS = [completed({"mine": 1}), pending({"mine": 1}, id="j"), refused(), says(500, {})]
 every_end = pytest.mark.parametrize(("how", "verb"), ENDS.items())
-every_answer = pytest.mark.parametrize("answer", ANSWERS, ids=["completed", "pending", "failed", "trouble"])
+every_answer = pytest.mark.parametrize("answer", ANSWERS, ids=["completed", "pending", "failed", "error"])
 
 
 # --- store, then complete
@@ -157,12 +157,12 @@ def test_pending_comes_back_after_its_delay_with_what_was_learned_stored(desk: D
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "error",
     [BROKEN, DRIPPING, says(500, {}), says(503, None), Said(200, b"<html>"), Said(200, b'{"a": NaN}'), says(300, {})],
     ids=["connection error", "timeout", "500", "503", "unreadable", "not JSON", "300"],
 )
-def test_trouble_puts_the_task_back_for_later_and_counts_an_error(desk: Desk, trouble: Said) -> None:
-    settlement = desk.work(trouble, seconds=0.2)
+def test_an_error_puts_the_task_back_for_later_and_counts_an_error(desk: Desk, error: Said) -> None:
+    settlement = desk.work(error, seconds=0.2)
     assert (settlement.verb, settlement.counts_as, settlement.delay_seconds) == ("release", "retried", 2)
     assert isinstance(settlement.outcome, Retry)
     assert (kept(settlement).errors, kept(settlement).attempts) == (1, 1)
@@ -267,7 +267,7 @@ def test_a_changed_partial_answer_is_written_and_for_an_unchanged_one_nothing_is
     assert kept(settlement).polls == 2
 
 
-def test_the_first_trouble_writes_when_it_was_submitted_and_the_next_writes_nothing(desk: Desk) -> None:
+def test_the_first_error_writes_when_it_was_submitted_and_the_next_writes_nothing(desk: Desk) -> None:
     first = desk.work(says(500, {}))
     assert desk.item.submitted_at == desk.clock()
     desk.clock.advance(CONFIRM_SECONDS * 2)
@@ -457,7 +457,7 @@ def test_a_resubmit_that_could_not_be_stored_does_not_happen(desk: Desk) -> None
 
 @pytest.mark.promise("once", "a late worker does not write a lost job over the one that followed")
 @pytest.mark.parametrize(
-    "answer", [pending({"old": 1}), says(500, {}), says(200, {"status": "lost"})], ids=["pending", "trouble", "lost"]
+    "answer", [pending({"old": 1}), says(500, {}), says(200, {"status": "lost"})], ids=["pending", "error", "lost"]
 )
 def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_followed(desk: Desk, answer: Said) -> None:
     desk.begin("job")
@@ -516,7 +516,7 @@ def test_a_record_that_a_later_version_wrote_stays_as_it_is_and_costs_no_attempt
 
 
 @pytest.mark.parametrize("first", [None, "junk"])
-def test_a_fault_of_our_own_is_a_trouble_like_any_other_and_ends_after_as_many(
+def test_a_fault_of_our_own_is_an_error_like_any_other_and_ends_after_as_many(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, first: str | None
 ) -> None:
     monkeypatch.setattr(Provider, "attempt", lambda *_, **__: 1 / 0)
@@ -532,7 +532,7 @@ def test_a_fault_of_our_own_is_a_trouble_like_any_other_and_ends_after_as_many(
 @pytest.mark.parametrize(
     ("verb", "answer"), [("save", pending({"a": 1})), ("complete", completed({})), ("fail", refused())]
 )
-def test_a_fault_in_storing_counts_as_a_trouble_too(
+def test_a_fault_in_storing_counts_as_an_error_too(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, verb: str, answer: Said
 ) -> None:
     monkeypatch.setattr(desk.store, verb, lambda *_: 1 / 0)
@@ -557,12 +557,12 @@ def test_a_task_of_a_provider_whose_file_is_gone_is_given_back(desk: Desk) -> No
 
 
 @pytest.mark.parametrize("reason", [Reason.HTTP, Reason.UNAUTHORIZED])
-def test_trouble_is_counted_although_nothing_can_be_stored(
+def test_an_error_is_counted_although_nothing_can_be_stored(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, reason: Reason
 ) -> None:
     desk.begin("job")
-    troubled = desk.record(submitted_at=5, errors=1, unauthorized_at=1)
-    finding = Finding(Retry(0, reason), troubled)
+    erring = desk.record(submitted_at=5, errors=1, unauthorized_at=1)
+    finding = Finding(Retry(0, reason), erring)
     monkeypatch.setattr(Provider, "attempt", lambda *_, **__: finding)
     desk.outage.away = {"UpdateItem"}
     known = kept(desk.work())

@@ -210,10 +210,10 @@ def test_both_refuse_a_malformed_answer(make: Make, malformed: dict[str, object]
     assert answered(make(HTTP), {"statusCode": 200, "body": "!", "isBase64Encoded": True}).status_code == 500
 
 
-@pytest.mark.parametrize("trouble", ["raise", "exit"])
-def test_a_failing_function_is_an_internal_error_and_the_next_request_works(make: Make, trouble: str) -> None:
-    assert answered(make(REST), trouble).json() == {"message": "Internal server error"}
-    assert answered(make(HTTP), trouble).json() == {"message": "Internal Server Error"}
+@pytest.mark.parametrize("error", ["raise", "exit"])
+def test_a_failing_function_is_an_internal_error_and_the_next_request_works(make: Make, error: str) -> None:
+    assert answered(make(REST), error).json() == {"message": "Internal server error"}
+    assert answered(make(HTTP), error).json() == {"message": "Internal Server Error"}
     assert ask(make(REST), "GET", "/")["resource"] == "/"
 
 

@@ -22,7 +22,7 @@ from shared.provider.language.part import Reference, Url
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
 from shared.provider.wire.transport import Transport
 from shared.reasons import Reason
-from tests.support.asking import Secrets, ask, outcome, provider, rules, trouble
+from tests.support.asking import Secrets, ask, fails, outcome, provider, rules
 from tests.support.clock import Clock
 from tests.support.servers import (
     ELSEWHERE,
@@ -125,15 +125,15 @@ SCHEMES: list[Scheme] = [
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("secret", ["", " ", f"{MARKER}\n", f" {MARKER}", f"{MARKER}\r\nX: y", "\x00", "\udcff"])
-def test_a_secret_that_is_no_line_of_text_is_trouble_and_not_sent(scheme: Scheme, secret: str) -> None:
-    with trouble("secret") as caught:
+def test_a_secret_that_is_no_line_of_text_is_an_error_and_not_sent(scheme: Scheme, secret: str) -> None:
+    with fails("secret") as caught:
         attached(scheme, secret)
     assert MARKER not in str(caught.value)
 
 
 @pytest.mark.parametrize("scheme", [SCHEMES[0], SCHEMES[2]])
-def test_a_secret_that_a_header_cannot_carry_is_trouble_and_not_sent(scheme: Scheme) -> None:
-    with trouble("secret"):
+def test_a_secret_that_a_header_cannot_carry_is_an_error_and_not_sent(scheme: Scheme) -> None:
+    with fails("secret"):
         attached(scheme, "€")
 
 
@@ -239,9 +239,9 @@ def test_a_refused_token_is_not_used_again_and_another_is_left_alone() -> None:
         Says(200, '{"access_token": "a", "expires_in": NaN}'), Says(302, b"", {"Location": "/elsewhere"}),
     ],
 )  # fmt: skip
-def test_an_answer_without_a_usable_token_is_trouble(said: Says) -> None:
+def test_an_answer_without_a_usable_token_is_an_error(said: Says) -> None:
     with Site(said) as site:
-        with trouble("token"):
+        with fails("token"):
             attached(oauth(site.url))
         assert len(site.calls) == 1
 
@@ -251,7 +251,7 @@ def test_an_answer_without_a_usable_token_is_trouble(said: Says) -> None:
 def test_a_client_secret_follows_no_redirect(auth: Any, status: int) -> None:
     with Site() as there, Site(redirects({"/token": (status, "http://elsewhere.example/token")})) as here:
         hosts = {"login.example": (PUBLIC, here), "elsewhere.example": (ELSEWHERE, there)}
-        with internet(hosts), trouble("token"):
+        with internet(hosts), fails("token"):
             attached(oauth("http://login.example/token", client_auth=auth))
         assert there.connections == 0
 
@@ -289,7 +289,7 @@ def test_waiting_for_another_threads_token_costs_no_more_than_the_attempt() -> N
         credentials = Credentials([oauth(site.url)], secrets(), Transport(2))
         first = pool.submit(credentials.attach, GUARD_SECONDS)
         assert asked.wait(GUARD_SECONDS)
-        with trouble("deadline"):
+        with fails("deadline"):
             credentials.attach(0.05)
         told.set()
         assert first.result().headers == {"Authorization": "Bearer a"}

@@ -133,7 +133,7 @@ def test_a_hint_is_due_as_it_says_never_below_the_floor_and_else_the_backoff_cou
 
 
 @pytest.mark.parametrize("said", [Says(429, b"", {"Retry-After": "90"}), Says(503, b"", {"Retry-After": "90"})])
-def test_a_hint_counts_for_trouble_too(said: Says) -> None:
+def test_a_hint_counts_for_an_error_too(said: Says) -> None:
     with Site(said) as site:
         found = outcome(ask(provider(rules(site.url, polling=PACE)), submitted()))
         assert (found["is"], found["delay_seconds"]) == ("retry", 90)

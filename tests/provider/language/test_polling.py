@@ -20,7 +20,7 @@ def test_the_first_pending_answer_is_followed_by_the_initial_delay_and_then_by_g
 
 
 @pytest.mark.parametrize("multiplier", [3, 3.0])
-def test_thousands_of_troubles_in_a_row_overflow_nothing(multiplier: float) -> None:
+def test_thousands_of_errors_in_a_row_overflow_nothing(multiplier: float) -> None:
     backoff = Polling(min_delay=2.0, max_delay=100, multiplier=multiplier, jitter="none")
     assert backoff.after_error(5000, Random(0)) == 100
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shared.errors import TransportError
 from shared.provider.wire.origin import has_origin, is_public, joined, origin_of
-from tests.support.asking import trouble
+from tests.support.asking import fails
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_an_origin_is_scheme_host_and_port(url: str, origin: tuple[str, str, int
     ],
 )  # fmt: skip
 def test_what_is_no_plain_http_url_has_none(url: str) -> None:
-    with trouble("invalid-request"):
+    with fails("invalid-request"):
         origin_of(url)
     assert not has_origin(url)
 
