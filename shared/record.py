@@ -21,10 +21,10 @@ VERSION = 1
 class Record:
     """One generation's progress. Instants are epoch milliseconds.
 
-    `outputs` is None until the provider has taken the job, then what is needed to poll it. `submitted_at` is the
-    first submit, `job_at` the one that the provider took, `asked_at` the last attempt. `polls` counts the job's pending
-    replies, `errors` the errors since the last good reply, `attempts` every attempt. `unauthorized_at`
-    is when the last reply was a 401 that a new token may mend.
+    `outputs` is None until the provider has taken the job, then what is needed to poll it. `submitted_at` is the first
+    submit, `job_at` the one that the provider took, `asked_at` the last attempt. `polls` counts the job's pending
+    replies, `errors` the errors since the last good reply, `attempts` every attempt. `unauthorized_at` is when the last
+    reply was a 401 that a new token may mend.
     """
 
     generation: int

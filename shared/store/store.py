@@ -114,8 +114,7 @@ class Store:
         The item that is returned has the data themselves, unless an answer can only hold a link to them.
         """
         sets = {"status": "completed", "data": self.spill.keep(task, generation, data, now)}
-        removes = ", #error, #partial, #outputs"
-        written = self._end(task, generation, now, sets, removes=removes, read_back=read_back)
+        written = self._end(task, generation, now, sets, ", #error, #partial, #outputs", read_back=read_back)
         if isinstance(written, Item) and not (isinstance(written.data, Spilled) and written.data.needs_link):
             return replace(written, data=data)
         return written
@@ -141,7 +140,7 @@ class Store:
                 yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
 
     def _end(
-        self, task: Task, generation: int, now: int, sets: dict[str, Any], *, removes: str = "", read_back: bool = True
+        self, task: Task, generation: int, now: int, sets: dict[str, Any], removes: str = "", *, read_back: bool = True
     ) -> Ended:
         """End a pending generation."""
         expires_at = now // 1000 + self.retention_seconds

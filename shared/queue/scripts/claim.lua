@@ -35,8 +35,8 @@ end
 local live = redis.call('ZCARD', leases) - #orphans
 local allowed, gate_ms, pass = allowance(limits, live, limit)
 
--- read: whose jobs are open, where so many are that it matters; `places` are left for `fresh` tasks, which have none
-local places, has_job, names_with_job, due_with_job, ended = math.huge, {}, {}, {}, {}
+-- read: whose jobs are open, where so many are that it matters; `slots` are left for `fresh` tasks, which have none
+local slots, has_job, names_with_job, due_with_job, ended = math.huge, {}, {}, {}, {}
 local open_jobs = limits.open_jobs > 0 and redis.call('SCARD', jobs) or 0
 if limits.open_jobs > 0 and open_jobs + allowed > limits.open_jobs then
   local open = redis.call('ZINTER', 2, queue, jobs, 'WEIGHTS', 1, 0, 'WITHSCORES')
@@ -47,7 +47,7 @@ if limits.open_jobs > 0 and open_jobs + allowed > limits.open_jobs then
       names_with_job[#names_with_job + 1], due_with_job[#due_with_job + 1] = name, due
     end
   end
-  places = math.max(0, limits.open_jobs - #open / 2)
+  slots = math.max(0, limits.open_jobs - #open / 2)
   if open_jobs > #open / 2 then -- no script leaves these; a server that evicts keys may
     for _, name in ipairs(redis.call('SMEMBERS', jobs)) do
       if not has_job[name] and #ended < MOST then ended[#ended + 1] = name end
@@ -58,8 +58,8 @@ end
 -- read: due tasks
 local found, seen, fresh, suspects = {}, {}, 0, false
 local function consider(task)
-  local is_fresh = places < math.huge and not has_job[task.name]
-  if seen[task.name] or is_fresh and places == 0 then return end
+  local is_fresh = slots < math.huge and not has_job[task.name]
+  if seen[task.name] or is_fresh and slots == 0 then return end
   seen[task.name] = true
   suspects = suspects or task.crashes > 0
   if want_suspect == (task.crashes > 0) then
@@ -84,11 +84,11 @@ local function scan(offset, count)
   consider_all(names, due)
   return #names == count
 end
-local function enough() return #found - math.max(0, fresh - places) >= allowed end
+local function enough() return #found - math.max(0, fresh - slots) >= allowed end
 local unseen, cursor = false, nil
 if allowed > 0 then
   for _, task in ipairs(returned) do consider(task) end
-  if places > 0 and grouped then
+  if slots > 0 and grouped then
     unseen = scan(0, WINDOW)
     if unseen then
       local rest = redis.call('ZCOUNT', queue, 1, now) - WINDOW
@@ -97,9 +97,9 @@ if allowed > 0 then
       scan(WINDOW + cursor, WINDOW + MOST) -- MOST more than a step, since so many before them may be taken in between
       cursor = cursor + WINDOW
     end
-  elseif places > 0 then
+  elseif slots > 0 then
     local offset, chunk, more = 0, math.max(limit, 50), true
-    while more and not enough() and fresh <= places and offset < REACH do
+    while more and not enough() and fresh <= slots and offset < REACH do
       more, offset, chunk = scan(offset, chunk), offset + chunk, math.min(2 * chunk, 1000, REACH - offset - chunk)
     end
     unseen = more and offset == REACH
@@ -145,14 +145,14 @@ if grouped and not want_suspect and #found > allowed then
     return older(a, b)
   end)
 end
-local taken, held_back = {}, places == 0
+local taken, held_back = {}, slots == 0
 for _, task in ipairs(found) do
   if #taken == allowed then break end
-  if task.is_fresh and places == 0 then
+  if task.is_fresh and slots == 0 then
     held_back = true
   else
     taken[#taken + 1] = task
-    if task.is_fresh then places = places - 1 end
+    if task.is_fresh then slots = slots - 1 end
   end
 end
 
