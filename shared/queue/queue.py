@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from redis import Redis, RedisCluster, RedisError
 from redis.commands.core import Script
@@ -148,13 +148,10 @@ class Queue:
         now_ms = time.time_ns() // 1_000_000
         return int(self._guarded(lambda: self._client.zcount(self._key(provider, "queue"), 1, now_ms)))
 
-    def dead(self, provider: str) -> list[Task]:
-        """Every dead letter's task, in no order."""
-        return self._members(provider, "dead")
-
-    def queued(self, provider: str) -> list[Task]:
-        """Every task that waits or is being processed, in no order."""
-        return self._members(provider, "queue")
+    def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
+        """Every task that waits or is being processed (`queue`), or that is a dead letter (`dead`), in no order."""
+        found = self._guarded(lambda: dict(self._client.zscan_iter(self._key(provider, key), count=BATCH)))
+        return [Task(provider, name) for name in found]
 
     def strays(self, provider: str) -> list[Task]:
         """Tasks of which something is left although they are neither in the queue nor dead: a server lost the rest."""
@@ -166,13 +163,11 @@ class Queue:
                 names.update(found)
         return [Task(provider, name) for name in sorted(names)]
 
-    def _members(self, provider: str, key: str) -> list[Task]:
-        found = self._guarded(lambda: dict(self._client.zscan_iter(self._key(provider, key), count=BATCH)))
-        return [Task(provider, name) for name in found]
-
     def _settle(self, verb: str, rows: Sequence[Row], health: Health) -> list[bool]:
         answered = [(*row, int(row[0].name in health.well) - int(row[0].name in health.unwell)) for row in rows]
-        return [bool(done) for done in self._run(verb, answered, _heard(health))]
+        spans = (_ms(health.shortest_seconds), _ms(health.longest_seconds))
+        heard = (_ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans)
+        return [bool(done) for done in self._run(verb, answered, heard)]
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
@@ -209,11 +204,6 @@ def _where(client: "Redis | RedisCluster") -> str:
 
 def _held(hold: Hold) -> Row:
     return hold.task, hold.token, hold.generation
-
-
-def _heard(health: Health) -> tuple[int, ...]:
-    spans = (_ms(health.shortest_seconds), _ms(health.longest_seconds))
-    return _ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans
 
 
 def _limits(limits: Limits) -> tuple[int | float, ...]:
