@@ -195,12 +195,9 @@ def receiver() -> "Receiver":
 
 
 def tick(remaining: Callable[[], float], invite: "Invite | None" = None) -> "Tick":
-    from concurrent.futures import ThreadPoolExecutor
+    from shared.work.tick import Tick
 
-    from shared.work.tick import Clockwork, Tick
-
-    clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
-    return Tick(parts(), worker(), clockwork, remaining, invite)
+    return Tick(parts(), worker(), remaining, invite)
 
 
 @cache

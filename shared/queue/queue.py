@@ -192,14 +192,10 @@ class Queue:
             if isinstance(error, AskError):  # MOVED too
                 wanted = "a server without cluster mode, or an endpoint that stands for a whole cluster"
                 reason = f"another node has this queue ({error}); REDIS_URL must name {wanted}"
-            raise QueueUnavailable(f"{_where(self._client)}: {reason}") from error
-
-
-def _where(client: "Redis | RedisCluster") -> str:
-    """Where Redis is looked for, as a message says it: the host and nothing secret."""
-    pool = getattr(client, "connection_pool", None)  # a cluster has none
-    known = pool.connection_kwargs if pool else {}
-    return f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
+            pool = getattr(self._client, "connection_pool", None)  # a cluster has none
+            known = pool.connection_kwargs if pool else {}  # of which the message tells nothing secret
+            where = f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
+            raise QueueUnavailable(f"{where}: {reason}") from error
 
 
 def _held(hold: Hold) -> Row:
