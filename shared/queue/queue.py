@@ -1,19 +1,6 @@
 """The queue: one sorted set per provider in Redis, as the scripts under `scripts/` keep it.
 
-For a provider P, all in one cluster slot (`{…}` is the hash tag, `queue` the prefix from the settings):
-
-| key                 | type       | holds                                                                          |
-|---------------------|------------|--------------------------------------------------------------------------------|
-| `{queue:P}`         | sorted set | task -> when it is due, epoch milliseconds; 0 while it is being processed       |
-| `{queue:P}:leases`  | sorted set | task -> when its lease expires                                                  |
-| `{queue:P}:state`   | hash       | task -> `generation:token:crashes`, what the scripts need                       |
-| `{queue:P}:tasks`   | hash       | task -> its record (`record.py`), opaque to the scripts                         |
-| `{queue:P}:dead`    | sorted set | task -> when it was buried                                                      |
-| `{queue:P}:gate`    | hash       | the provider's shared pause, and what is left of its rate                       |
-| `{queue:P}:jobs`    | set        | tasks with a job open at the provider, where the provider limits those          |
-| `{queue:P}:groups`  | hash       | task -> its group, where requests name groups                                   |
-| `{queue:P}:served`  | sorted set | group -> when it last had a turn                                                |
-
+Its keys and what they hold: docs/architecture.md, "What stands in Redis". All of a provider are in one cluster slot.
 Members are task names. Time is the server's alone. A completed task leaves nothing; no key carries a TTL.
 Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
