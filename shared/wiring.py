@@ -108,9 +108,8 @@ def callback_urls() -> "CallbackUrls | None":
     """The URLs that providers call back, where the settings say how to make them."""
     from shared.provider.callback_url import CallbackUrls
 
-    if not (settings().callback_url and settings().callback_secret):
-        return None
-    return CallbackUrls(settings().callback_url, settings().callback_secret, aws.secret)
+    url, secret = settings().callback_url, settings().callback_secret
+    return CallbackUrls(url, secret, aws.secret) if url and secret else None
 
 
 @cache
