@@ -65,13 +65,6 @@ def heading(path: Path) -> str:
     return ast.get_docstring(ast.parse(text)) or "" if path.suffix == ".py" else text.split("\n\n")[0].lstrip("- ")
 
 
-def headed_table(path: str) -> str:
-    """The table in a module's docstring."""
-    rows = [line.strip("| ").split("|") for line in heading(ROOT / path).splitlines() if line.startswith("|")]
-    cells = [tuple(cell.strip() for cell in row) for row in rows]
-    return table(cells[0], cells[2:])
-
-
 def modules() -> str:
     """Every module and script of what is shipped and of the local stack, each with what it says of itself first."""
     paths = [path for room in ("handlers", "shared", "local") for path in sorted((ROOT / room).rglob("*"))]
@@ -114,8 +107,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
     "parameters": parameters,
     "reasons": reasons,
-    "redis-keys": partial(headed_table, "shared/queue/queue.py"),
-    "item-attributes": partial(headed_table, "shared/store/item.py"),
     "modules": modules,
     **{f"fields-of-{part.__name__}": partial(fields_of, part) for part in Part.__subclasses__()},
     **{f"promises-{section}": partial(promises, section) for section in PROMISES},

@@ -4,9 +4,8 @@ The scripts never look into it. The fields that must survive a loss of Redis (`o
 `resubmits`) stand in the DynamoDB item as well; `saved` tells whether the item has them.
 """
 
-import dataclasses
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import msgspec
@@ -54,12 +53,11 @@ class Record:
 
     def confirmed(self, now: int) -> Self:
         """The record, knowing that the item holds just this at `now`."""
-        return dataclasses.replace(self, saved=self.digest, confirmed_at=now)
+        return replace(self, saved=self.digest, confirmed_at=now)
 
     def to_text(self) -> str:
         """The record as Redis keeps it."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return dumps({"version": VERSION} | fields)
+        return dumps({"version": VERSION} | {name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def from_text(cls, text: str | None) -> Self:
@@ -71,7 +69,7 @@ class Record:
             raise RecordError("the record is missing or is not one of ours") from error
         if isinstance(version, int) and version > VERSION:
             raise RecordError(f"the record has version {version}, this code knows {VERSION}", newer=True)
-        if unknown := fields.keys() - cls.__dataclass_fields__.keys():
+        if unknown := fields.keys() - set(cls.__slots__):
             raise RecordError(f"the record has other fields than its version says: {min(unknown)}")
         try:
             return msgspec.convert(fields, cls)

@@ -1,10 +1,10 @@
 """The settings, read once from the environment. Units are in the names; every faulty variable is reported at once."""
 
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -38,11 +38,11 @@ def _number(default: float, low: float, high: float, meaning: str) -> Any:
     return _setting(default, read, meaning)
 
 
-def _text(default: str, pattern: str, words: str, meaning: str) -> Any:
-    """Text that matches the pattern, which `words` put in words."""
+def _text(default: str, right: str | Callable[[str], object], words: str, meaning: str) -> Any:
+    """Text that matches a pattern, or for which a check holds; `words` say which that is."""
 
     def read(text: str) -> str:
-        if re.fullmatch(pattern, text) is None:
+        if not (re.fullmatch(right, text) if isinstance(right, str) else right(text)):
             raise ValueError(f"must be {words}")
         return text
 
@@ -64,18 +64,6 @@ def is_redis_url(text: str) -> bool:
     return is_named and re.fullmatch(r"/?\d*", parts.path) is not None
 
 
-def _redis_url(text: str) -> str:
-    if not is_redis_url(text) and re.match(r"(ssm:/|secretsmanager:)\S", text) is None:
-        raise ValueError("must be redis[s]://[user:password@]host[:port][/database] or a reference to one")
-    return text
-
-
-def _directory(text: str) -> str:
-    if not Path(text).is_dir():
-        raise ValueError("must be a directory")
-    return text
-
-
 def _servers(text: str) -> dict[str, str]:
     servers = dict(pair.partition("=")[::2] for pair in text.split(",") if pair.strip())
     for name, url in servers.items():
@@ -95,15 +83,20 @@ def _notify_kinds(text: str) -> tuple[str, ...]:
 class Settings:
     """What a deployment may choose. The environment variable is the field's name in capitals."""
 
-    redis_url: str = _setting(
-        "redis://127.0.0.1:6379/0", _redis_url, "where Redis is; or `ssm:/path` or `secretsmanager:id[#key]` for it"
+    redis_url: str = _text(
+        "redis://127.0.0.1:6379/0",
+        lambda text: is_redis_url(text) or re.match(r"(ssm:/|secretsmanager:)\S", text),
+        "redis[s]://[user:password@]host[:port][/database] or a reference to one",
+        "where Redis is; or `ssm:/path` or `secretsmanager:id[#key]` for it",
     )
     table_name: str = _text("meanwhile", r"[\w.-]{3,255}", "a DynamoDB table name", "the DynamoDB table")
     queue_prefix: str = _text(
         "queue", r"[^{}\s:]{1,128}", "1 to 128 characters without braces, colons or spaces", "begins every Redis key"
     )
     default_provider: str = _text("example", PROVIDER_NAME, "a provider name", "asked when a request names none")
-    providers_dir: str = _setting("", _directory, "a further directory of provider files, which win over shipped ones")
+    providers_dir: str = _text(
+        "", os.path.isdir, "a directory", "a further directory of provider files, which win over shipped ones"
+    )
     provider_servers: dict[str, str] = _setting(None, _servers, "`name=url,…`: replaces that provider's first server")
     callback_url: str = _text(
         "",

@@ -65,8 +65,13 @@ def queue() -> "Queue":
 
     from shared.queue import Queue
 
+    url = setting = settings().redis_url
+    if setting.startswith(("ssm:", "secretsmanager:")):
+        url = aws.secret(setting)
+    if not is_redis_url(url):
+        raise SettingsError(f"REDIS_URL: {setting} holds no redis:// or rediss:// URL")
     client = redis.Redis.from_url(
-        _redis_url(settings().redis_url),
+        url,
         decode_responses=True,
         encoding_errors="replace",
         socket_connect_timeout=1,
@@ -103,9 +108,8 @@ def callback_urls() -> "CallbackUrls | None":
     """The URLs that providers call back, where the settings say how to make them."""
     from shared.provider.callback_url import CallbackUrls
 
-    if not (settings().callback_url and settings().callback_secret):
-        return None
-    return CallbackUrls(settings().callback_url, settings().callback_secret, aws.secret)
+    url, secret = settings().callback_url, settings().callback_secret
+    return CallbackUrls(url, secret, aws.secret) if url and secret else None
 
 
 @cache
@@ -190,12 +194,9 @@ def receiver() -> "Receiver":
 
 
 def tick(remaining: Callable[[], float], invite: "Invite | None" = None) -> "Tick":
-    from concurrent.futures import ThreadPoolExecutor
+    from shared.work.tick import Tick
 
-    from shared.work.tick import Clockwork, Tick
-
-    clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
-    return Tick(parts(), worker(), clockwork, remaining, invite)
+    return Tick(parts(), worker(), remaining, invite)
 
 
 @cache
@@ -208,14 +209,6 @@ def reconciler() -> "Reconciler":
 def _connections() -> int:
     """How many to one host are kept: a tick's attempts or those of a batch at once, and two to spare."""
     return max(settings().parallel_tasks, MAX_BATCH) + 2
-
-
-def _redis_url(setting: str) -> str:
-    """The URL that the setting is, or that the parameter or secret it names holds."""
-    url = aws.secret(setting) if setting.startswith(("ssm:", "secretsmanager:")) else setting
-    if not is_redis_url(url):
-        raise SettingsError(f"REDIS_URL: {setting} holds no redis:// or rediss:// URL")
-    return url
 
 
 def _rules(path: Path) -> "Rules":

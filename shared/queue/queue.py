@@ -1,19 +1,6 @@
 """The queue: one sorted set per provider in Redis, as the scripts under `scripts/` keep it.
 
-For a provider P, all in one cluster slot (`{…}` is the hash tag, `queue` the prefix from the settings):
-
-| key                 | type       | holds                                                                          |
-|---------------------|------------|--------------------------------------------------------------------------------|
-| `{queue:P}`         | sorted set | task -> when it is due, epoch milliseconds; 0 while it is being processed       |
-| `{queue:P}:leases`  | sorted set | task -> when its lease expires                                                  |
-| `{queue:P}:state`   | hash       | task -> `generation:token:crashes`, what the scripts need                       |
-| `{queue:P}:tasks`   | hash       | task -> its record (`record.py`), opaque to the scripts                         |
-| `{queue:P}:dead`    | sorted set | task -> when it was buried                                                      |
-| `{queue:P}:gate`    | hash       | the provider's shared pause, and what is left of its rate                       |
-| `{queue:P}:jobs`    | set        | tasks with a job open at the provider, where the provider limits those          |
-| `{queue:P}:groups`  | hash       | task -> its group, where requests name groups                                   |
-| `{queue:P}:served`  | sorted set | group -> when it last had a turn                                                |
-
+Its keys and what they hold: docs/architecture.md, "What stands in Redis". All of a provider are in one cluster slot.
 Members are task names. Time is the server's alone. A completed task leaves nothing; no key carries a TTL.
 Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
@@ -25,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from redis import Redis, RedisCluster, RedisError
 from redis.commands.core import Script
@@ -148,13 +135,10 @@ class Queue:
         now_ms = time.time_ns() // 1_000_000
         return int(self._guarded(lambda: self._client.zcount(self._key(provider, "queue"), 1, now_ms)))
 
-    def dead(self, provider: str) -> list[Task]:
-        """Every dead letter's task, in no order."""
-        return self._members(provider, "dead")
-
-    def queued(self, provider: str) -> list[Task]:
-        """Every task that waits or is being processed, in no order."""
-        return self._members(provider, "queue")
+    def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
+        """Every task that waits or is being processed (`queue`), or that is a dead letter (`dead`), in no order."""
+        found = self._guarded(lambda: dict(self._client.zscan_iter(self._key(provider, key), count=BATCH)))
+        return [Task(provider, name) for name in found]
 
     def strays(self, provider: str) -> list[Task]:
         """Tasks of which something is left although they are neither in the queue nor dead: a server lost the rest."""
@@ -166,13 +150,11 @@ class Queue:
                 names.update(found)
         return [Task(provider, name) for name in sorted(names)]
 
-    def _members(self, provider: str, key: str) -> list[Task]:
-        found = self._guarded(lambda: dict(self._client.zscan_iter(self._key(provider, key), count=BATCH)))
-        return [Task(provider, name) for name in found]
-
     def _settle(self, verb: str, rows: Sequence[Row], health: Health) -> list[bool]:
         answered = [(*row, int(row[0].name in health.well) - int(row[0].name in health.unwell)) for row in rows]
-        return [bool(done) for done in self._run(verb, answered, _heard(health))]
+        spans = (_ms(health.shortest_seconds), _ms(health.longest_seconds))
+        heard = (_ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans)
+        return [bool(done) for done in self._run(verb, answered, heard)]
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
@@ -197,23 +179,14 @@ class Queue:
             if isinstance(error, AskError):  # MOVED too
                 wanted = "a server without cluster mode, or an endpoint that stands for a whole cluster"
                 reason = f"another node has this queue ({error}); REDIS_URL must name {wanted}"
-            raise QueueUnavailable(f"{_where(self._client)}: {reason}") from error
-
-
-def _where(client: "Redis | RedisCluster") -> str:
-    """Where Redis is looked for, as a message says it: the host and nothing secret."""
-    pool = getattr(client, "connection_pool", None)  # a cluster has none
-    known = pool.connection_kwargs if pool else {}
-    return f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
+            pool = getattr(self._client, "connection_pool", None)  # a cluster has none
+            known = pool.connection_kwargs if pool else {}  # of which the message tells nothing secret
+            where = f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
+            raise QueueUnavailable(f"{where}: {reason}") from error
 
 
 def _held(hold: Hold) -> Row:
     return hold.task, hold.token, hold.generation
-
-
-def _heard(health: Health) -> tuple[int, ...]:
-    spans = (_ms(health.shortest_seconds), _ms(health.longest_seconds))
-    return _ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans
 
 
 def _limits(limits: Limits) -> tuple[int | float, ...]:

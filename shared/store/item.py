@@ -1,20 +1,6 @@
 """The DynamoDB item of a task: its attributes, how JSON values stand in them, and how large each may be.
 
-| attribute                          | type   | holds                                                            |
-|------------------------------------|--------|------------------------------------------------------------------|
-| `task_id`                          | S      | `<provider>/<name>`, the key                                     |
-| `status`                           | S      | pending, completed, failed or cancelled                          |
-| `generation`                       | N      | which run of the task this is                                    |
-| `created_at` `updated_at` `completed_at` | N | epoch milliseconds                                              |
-| `expires_at`                       | N      | DynamoDB's TTL, epoch seconds; on finished items only            |
-| `attempt`                          | M      | `submitted_at` (ms), `resubmits`                                 |
-| `open`                             | S      | only while pending: the key of the sparse index `open`           |
-| `group`                            | S      | whose task it is, for fairness; empty if no request has said     |
-| `notify`                           | SS     | only while pending: workflows to tell of the end, `<kind>:<token>` |
-| `begun_by`                         | S      | which call began this generation: a repeated one knows its own   |
-| `input_digest`                     | S      | SHA-256 of the input's canonical JSON                            |
-| `input` `outputs` `partial` `data` `error` | S or B | JSON text, gzip above 4 KB: exact for every number and nesting |
-| … large `data` instead             | M      | where in S3 it is, its digest and sizes, since when (`Spilled`)  |
+The attributes one by one: docs/architecture.md, "What stands in DynamoDB".
 """
 
 import gzip

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from shared.provider import Provider
 from shared.queue import Queue
 from shared.settings import Settings
 from shared.store import Item, Store
 from shared.task import Task
-
-if TYPE_CHECKING:
-    from shared.provider import Provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +16,7 @@ class Parts:
 
     store: Store
     queue: Queue
-    providers: "Mapping[str, Provider]"
+    providers: Mapping[str, Provider]
     settings: Settings
     clock: Callable[[], int]
 

@@ -78,8 +78,8 @@ class Reconciler:
     def _end(self, name: str, is_open: set[Task], remaining: Callable[[], float]) -> Counter[str]:
         """End what Redis has of tasks that are not among the open items, as the items say; of many, some each run."""
         tally: Counter[str] = Counter()
-        queued = [task for task in self.queue.queued(name) if task not in is_open]
-        entries = self.queue.strays(name) + self._some(queued) + self._some(self.queue.dead(name))
+        queued = [task for task in self.queue.members(name, "queue") if task not in is_open]
+        entries = self.queue.strays(name) + self._some(queued) + self._some(self.queue.members(name, "dead"))
         for batch in _batches(entries, remaining, tally):
             ends = []
             looked_at = zip(batch, self.queue.look(batch), strict=True)

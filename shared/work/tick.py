@@ -8,9 +8,10 @@ due within IDLE_SECONDS; at the latest just before the function's time is over, 
 """
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -32,24 +33,20 @@ SETTLE_SECONDS = 5.0
 """Kept back at the end of the function's time for storing and settling."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clockwork:
-    """The tick's outside world: a monotonic clock in seconds, a sleep, and a maker of thread pools."""
-
-    monotonic: Callable[[], float]
-    sleep: Callable[[float], None]
-    pool: Callable[[int], Executor]
-
-
 @dataclass(slots=True)
 class Tick:
-    """One tick over all providers; `remaining` tells the seconds that the function has left."""
+    """One tick over all providers; `remaining` tells the seconds that the function has left.
+
+    `monotonic` tells seconds, `make_pool` makes a pool of so many threads.
+    """
 
     parts: Parts
     worker: Worker
-    clockwork: Clockwork
     remaining: Callable[[], float]
     invite: Invite | None = None
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    make_pool: Callable[[int], Executor] = ThreadPoolExecutor
     tally: Tally = field(init=False)
     pool: Executor = field(init=False)
     in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
@@ -65,9 +62,9 @@ class Tick:
         settings = self.parts.settings
         self.window_seconds = min(settings.window_seconds, self.remaining() - settings.attempt_seconds - SETTLE_SECONDS)
         self.tally = {provider: Counter() for provider in self.parts.providers}
-        self.began = self.clockwork.monotonic()
+        self.began = self.monotonic()
         self.look_for_help_at = settings.tick_seconds
-        self.pool = self.clockwork.pool(settings.parallel_tasks)
+        self.pool = self.make_pool(settings.parallel_tasks)
         try:
             self.loop()
         finally:
@@ -88,7 +85,7 @@ class Tick:
             elif wait_seconds > min(self.parts.settings.idle_seconds, self.window_seconds - self.elapsed()):
                 return
             else:
-                self.clockwork.sleep(min(wait_seconds, self.parts.settings.tick_seconds))
+                self.sleep(min(wait_seconds, self.parts.settings.tick_seconds))
 
     @property
     def free(self) -> int:
@@ -96,7 +93,7 @@ class Tick:
         return self.parts.settings.parallel_tasks - len(self.in_flight)
 
     def elapsed(self) -> float:
-        return self.clockwork.monotonic() - self.began
+        return self.monotonic() - self.began
 
     def refill(self) -> float:
         """Start attempts in the free slots; the seconds until there may be more to start, infinite if never."""

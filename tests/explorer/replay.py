@@ -24,7 +24,7 @@ from shared.queue import Claim, Queue
 from shared.store import Item, Store
 from shared.work.parts import Parts
 from shared.work.reconcile import Reconciler
-from shared.work.tick import Clockwork, Tick
+from shared.work.tick import Tick
 from shared.work.worker import Worker
 from tests.explorer.scenario import FUNCTION_SECONDS, LEASE_SECONDS, PROVIDER, SETTINGS, TASK, Kind, Scenario
 from tests.support.clock import START_MS
@@ -149,8 +149,8 @@ def run(kind: Kind, replay: Replay, rules: Rules, scenario: Scenario) -> Any:
             enqueuer = Enqueuer(parts, worker, _tells_nobody)
             return enqueuer.answer(TaskRequest(task=TASK), lambda: FUNCTION_SECONDS["enqueue"])
         case "process":
-            clockwork = Clockwork(lambda: replay.now, _never_sleeps, lambda _: Inline(replay))
-            return Tick(parts, worker, clockwork, lambda: FUNCTION_SECONDS["process"]).run()
+            outside = (lambda: replay.now, _never_sleeps, lambda _: Inline(replay))
+            return Tick(parts, worker, lambda: FUNCTION_SECONDS["process"], None, *outside).run()
         case "reconcile":
             reconciler = Reconciler(store, queue, {PROVIDER: provider.rules}, LEASE_SECONDS, _clock, Random(0))
             return reconciler.run(lambda: FUNCTION_SECONDS["reconcile"])

@@ -95,7 +95,7 @@ def test_a_server_that_no_known_authority_vouches_for_is_not_spoken_to(guarded: 
     assert world.process() == {"job": {"unreachable": 1}}
     assert world.redis.dbsize() == 0
     with pytest.raises(QueueUnavailable, match=r"(?i)certificate") as found:
-        wiring.queue().dead("job")
+        wiring.queue().members("job", "dead")
     assert "s3cret" not in str(found.value)
 
 
@@ -106,7 +106,7 @@ def test_wrong_credentials_are_an_outage_that_says_so(guarded: Guarded, make_wor
     world = make_world(server.url, way=f"redis://{user}@127.0.0.1:{server.port}/0")
     assert world.post(NAME).status == 202
     with pytest.raises(QueueUnavailable, match=r"(?i)username-password|authentication") as found:
-        wiring.queue().dead("job")
+        wiring.queue().members("job", "dead")
     assert "wrong" not in str(found.value)
 
 
@@ -163,5 +163,5 @@ def test_providers_of_one_queue_may_live_on_different_nodes(cluster: Any) -> Non
     homes = {cluster.get_node_from_key(key_of(provider, "queue")).port for provider in providers}
     assert len(homes) == 3
     for provider in providers:
-        assert queue.dead(provider) == []
+        assert queue.members(provider, "dead") == []
         assert queue.claim(provider, limit=1, lease_seconds=30, token="t").tasks == ()

@@ -52,7 +52,7 @@ def warm(world: World) -> None:
     queue = wiring.queue()
     for script in queue._scripts.values():
         world.redis.script_load(script.script)
-    queue.dead("job")
+    queue.members("job", "dead")
 
 
 TROUBLES: dict[str, Callable[[World, Proxy], object]] = {
@@ -292,7 +292,7 @@ def test_the_message_names_the_host_that_cannot_be_reached(
         port = black_hole if silent else listener.getsockname()[1]
     monkeypatch.setenv("REDIS_URL", f"redis://somebody:secret@127.0.0.1:{port}/0")
     with pytest.raises(QueueUnavailable, match=f"127.0.0.1:{port}") as found:
-        wiring.queue().dead("job")
+        wiring.queue().members("job", "dead")
     assert "secret" not in str(found.value)
     assert sum(waits[port]) <= 2
 

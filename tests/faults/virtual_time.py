@@ -8,7 +8,7 @@ from typing import Any
 from shared import wiring
 from shared.work import tick
 from shared.work.settle import Settlement
-from shared.work.tick import Clockwork, Tally, Tick
+from shared.work.tick import Tally, Tick
 from tests.faults.world import World
 
 FUNCTION_SECONDS = 80
@@ -24,7 +24,7 @@ class VirtualTime(Executor):
         self._under_way: dict[Future[Settlement], tuple[float, Settlement]] = {}
         world.patch.setattr(tick, "wait", self._wait)
         monotonic = world.clock.monotonic
-        self._clockwork = Clockwork(monotonic, world.pass_, lambda _: self)
+        self._outside = (monotonic, world.pass_, lambda _: self)
 
     def tick(self, times: int = 1) -> None:
         """So many ticks; after each, time passes until the schedule fires again."""
@@ -35,7 +35,7 @@ class VirtualTime(Executor):
 
     def run(self, remaining: Callable[[], float]) -> Tally:
         """One tick of a function that has so many seconds left."""
-        return Tick(wiring.parts(), wiring.worker(), self._clockwork, remaining).run()
+        return Tick(wiring.parts(), wiring.worker(), remaining, None, *self._outside).run()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         done_at = self.world.clock.monotonic() + self._takes(args[0].hold.task.provider)

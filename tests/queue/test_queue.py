@@ -336,7 +336,7 @@ def test_burying_makes_a_dead_letter_that_is_listed_never_due_and_has_no_crashes
     assert desk.queue.bury([desk.seed("a", generation=4, lease_seconds=30, crashes=2)]) == [True]
     assert desk.state() == {"a": ("dead", 4)}
     assert desk.parts()["state"] == {"a": "4::0"}
-    assert desk.queue.dead(PROVIDER) == [task()]
+    assert desk.queue.members(PROVIDER, "dead") == [task()]
     desk.rewind(100 * HOURS)
     assert desk.claim().tasks == ()
     assert desk.claim(suspect=True, limit=1).tasks == ()
@@ -346,8 +346,8 @@ def test_every_dead_letter_is_listed(desk: Desk) -> None:
     for number in range(450):
         desk.seed(f"{number}", dead=True)
     desk.seed("alive")
-    assert sorted(desk.queue.dead(PROVIDER)) == sorted(task(f"{number}") for number in range(450))
-    assert desk.queue.dead("coin") == []
+    assert sorted(desk.queue.members(PROVIDER, "dead")) == sorted(task(f"{number}") for number in range(450))
+    assert desk.queue.members("coin", "dead") == []
 
 
 @pytest.mark.promise("once", "a worker whose lease is over can no longer move the task")
@@ -562,7 +562,7 @@ def test_any_name_goes_all_the_way(desk: Desk, name: str) -> None:
     assert desk.queue.look([task(name)])[0].generation == 1
     assert desk.queue.release([Release(hold, 0, None)]) == [True]
     assert desk.queue.bury([desk.hold()[0]]) == [True]
-    assert desk.queue.dead(PROVIDER) == [task(name)]
+    assert desk.queue.members(PROVIDER, "dead") == [task(name)]
     assert desk.queue.forget([(task(name), 1)]) == [True]
     assert desk.keys.dump() == {}
 
@@ -652,7 +652,7 @@ def test_what_is_left_of_a_task_that_is_nowhere_is_listed_and_nothing_else_is(de
     for number in range(3):
         desk.write(part, f"stray {number}", left[part])
     assert desk.queue.strays(PROVIDER) == [task(f"stray {number}") for number in range(3)]
-    assert sorted(one.name for one in desk.queue.queued(PROVIDER)) == ["leased", "waiting"]
+    assert sorted(one.name for one in desk.queue.members(PROVIDER, "queue")) == ["leased", "waiting"]
     for one in desk.queue.strays(PROVIDER):
         desk.queue.forget([(one, 1)])
     assert desk.queue.strays(PROVIDER) == []
@@ -674,7 +674,7 @@ def test_what_redis_does_not_serve_is_unavailable(desk: Desk, redis_kind: str) -
         lambda: queue.look([task()]),
         lambda: queue.forget([(task(), 1)]),
         lambda: queue.hasten([(task(), 1)]),
-        lambda: queue.dead(PROVIDER),
+        lambda: queue.members(PROVIDER, "dead"),
     ]
     for call in calls:
         with pytest.raises(QueueUnavailable):

@@ -131,7 +131,7 @@ def test_no_call_waits_for_two_replies(scripted: Scripted, verb: str) -> None:
         "forget": lambda: queue.forget([(task, 1)]),
         "hasten": lambda: queue.hasten([(task, 1)]),
         "look": lambda: queue.look([task]),
-        "dead": lambda: queue.dead("example"),
+        "dead": lambda: queue.members("example", "dead"),
     }
     with pytest.raises(QueueUnavailable, match="Timeout"):
         calls[verb]()

@@ -206,7 +206,7 @@ class Walk(RuleBasedStateMachine):
         }
         assert self.bench.state() == expected
         dead = [Task(PROVIDER, name) for name, one in self.model.tasks.items() if one.is_dead]
-        assert sorted(self.queue.dead(PROVIDER)) == sorted(dead)
+        assert sorted(self.queue.members(PROVIDER, "dead")) == sorted(dead)
         assert self.bench.leaks() == []
 
 

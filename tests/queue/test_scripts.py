@@ -201,7 +201,7 @@ def test_a_full_server_still_drains(desk: Desk) -> None:
         assert desk.queue.forget([(forgotten.task, 1), (task("dead"), 1)]) == [True, True]
         (suspect,) = desk.claim(limit=1, suspect=True).tasks
         assert desk.queue.complete([suspect.hold]) == [True]
-        assert desk.queue.dead(PROVIDER) == [buried.task]
+        assert desk.queue.members(PROVIDER, "dead") == [buried.task]
     assert desk.state() == {"due 1": ("waiting", 1), "due 2": ("dead", 1)}
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from handlers.process import METRICS
 from local import ROOT, docs
+from shared.queue import queue
 from shared.reasons import Reason, Trait
+from shared.store import Item
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -48,6 +50,13 @@ def test_what_the_architecture_page_says_is_there_is_there() -> None:
         defined = rf"(?:\b(?:def|class|function|raise)|^(?:--)?) ?({'|'.join(names)})\b"
         missing += sorted(set(names) - set(re.findall(defined, code, re.MULTILINE)))
     assert missing == []
+
+
+def test_the_architecture_page_tells_of_every_key_in_redis_and_every_attribute_of_an_item() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    redis, dynamodb = (page.split(f"## What stands in {there}")[1].split("\n## ")[0] for there in ("Redis", "DynamoDB"))
+    assert [key for key in queue._KEYS if f"`{{queue:P}}:{key}`" not in redis] == ["queue"]
+    assert [name for name in Item.__slots__ if f"`{name}`" not in dynamodb] == ["task"]
 
 
 def test_the_table_of_reasons_has_every_reason_with_its_meaning_and_what_follows() -> None:

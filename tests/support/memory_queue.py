@@ -131,11 +131,8 @@ class MemoryQueue:
     def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
         return [self._look(task, records, limits) for task in tasks]
 
-    def dead(self, provider: str) -> list[Task]:
-        return [Task(provider, name) for name in self._parts(provider).dead]
-
-    def queued(self, provider: str) -> list[Task]:
-        return [Task(provider, name) for name in self._parts(provider).queue]
+    def members(self, provider: str, key: str) -> list[Task]:
+        return [Task(provider, name) for name in getattr(self._parts(provider), key)]
 
     def strays(self, provider: str) -> list[Task]:
         parts = self._parts(provider)

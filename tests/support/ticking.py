@@ -8,7 +8,6 @@ import random
 import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from redis import Redis
@@ -24,7 +23,7 @@ from shared.settings import Settings
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work.parts import Parts
-from shared.work.tick import Clockwork, Tick
+from shared.work.tick import Tick
 from shared.work.worker import Worker
 from tests.support.clock import START_MS
 from tests.support.items import pending_item
@@ -59,9 +58,8 @@ def main(redis_url: str, files: Mapping[str, Any], settings: Mapping[str, str]) 
     queue = Queue(Redis.from_url(redis_url, decode_responses=True), PREFIX)
     store, chosen = cast(Store, Trusting()), Settings.from_environment(settings)
     parts = Parts(store, queue, providers, chosen, lambda: time.time_ns() // 1_000_000)
-    clockwork = Clockwork(time.monotonic, time.sleep, ThreadPoolExecutor)
     while True:
-        Tick(parts, Worker(parts), clockwork, lambda: 60).run()
+        Tick(parts, Worker(parts), lambda: 60).run()
         time.sleep(BETWEEN_SECONDS)
 
 

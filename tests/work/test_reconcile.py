@@ -4,7 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -231,16 +231,16 @@ def test_a_dead_letter_that_is_revived_while_it_is_looked_at_stays_in_the_queue(
     item = repairs.begun()
     repairs.store.fail(item.task, item.generation, FAILURE, repairs.clock())
     repairs.seed("a", generation=item.generation, dead=True)
-    dead = repairs.queue.dead
+    members = repairs.queue.members
 
-    def revived_just_after(provider: str) -> list[Task]:
-        found = dead(provider)
-        if found:
+    def revived_just_after(provider: str, key: Literal["queue", "dead"]) -> list[Task]:
+        found = members(provider, key)
+        if found and key == "dead":
             again = repairs.begin(item.task)
             repairs.queue.add([Add(item.task, again.generation, record_of(again).to_text())], token="mine")
         return found
 
-    monkeypatch.setattr(repairs.queue, "dead", revived_just_after)
+    monkeypatch.setattr(repairs.queue, "members", revived_just_after)
     assert repairs.run()["example"] == {}
     assert repairs.state() == {"a": ("waiting", item.generation + 1)}
 

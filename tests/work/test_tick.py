@@ -16,7 +16,7 @@ from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work.settle import Settlement
-from shared.work.tick import SETTLE_SECONDS, Clockwork, Tick
+from shared.work.tick import SETTLE_SECONDS, Tick
 from shared.work.worker import Worker, record_of
 from tests.support import asking
 from tests.support.backend import Backend, QueueBackend
@@ -120,8 +120,8 @@ class Bed(QueueBackend):
     ) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0, for each provider."""
         parts = parts_of(None, self.queue, dict.fromkeys(providers, PROVIDER), self.clock, **settings)
-        clockwork = Clockwork(self.clock.monotonic, self.sleep, pool)
-        tally = Tick(parts, worker, clockwork, remaining or self.remaining, invite).run()
+        outside = (self.clock.monotonic, self.sleep, pool)
+        tally = Tick(parts, worker, remaining or self.remaining, invite, *outside).run()
         return {provider: dict(+counter) for provider, counter in tally.items()}
 
 

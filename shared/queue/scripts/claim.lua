@@ -185,10 +185,8 @@ if grouped then
   end
 end
 for i, record in ipairs(call('HMGET', tasks, names)) do
-  reply[#reply + 1] = taken[i].name
-  reply[#reply + 1] = taken[i].generation
-  reply[#reply + 1] = taken[i].crashes
-  reply[#reply + 1] = record
+  local task, at = taken[i], 4 * i
+  reply[at], reply[at + 1], reply[at + 2], reply[at + 3] = task.name, task.generation, task.crashes, record
 end
 
 -- write: a removal first, so that a server at maxmemory still drains
@@ -205,8 +203,5 @@ if limits.open_jobs > 0 then call('SADD', jobs, names) end
 admit(pass, names)
 call('ZADD', served, turns_had)
 if grouped then redis.call('ZREMRANGEBYRANK', served, 0, -GROUPS - 1) end
-if cursor then
-  redis.call('HDEL', gate, 'cursor')
-  redis.call('HSET', gate, 'cursor', cursor)
-end
+if cursor then note({ 'cursor' }, { 'cursor', cursor }) end
 return reply

@@ -143,7 +143,7 @@ local function heard(settled, width)
   return gone, set
 end
 
--- Write down what was heard, a removal first.
+-- Write into the gate what was heard or seen, a removal first.
 local function note(gone, set)
   call('HDEL', gate, gone)
   call('HSET', gate, set)
