@@ -157,6 +157,13 @@ def _in_vain(location: str, operation: Operation, rules: Rules) -> Iterator[str]
 def _expression(location: str, expression: Expression) -> Iterator[str]:
     for name, field in sorted(expression.references, key=str):
         if name not in (*ENVELOPE, "null"):
-            yield f"{location}: {expression.text} reads {name!r}, which no reply has; did you mean body.{name}?"
+            read = f"{location}: {expression.text} reads {name!r}, which"
+            if re.search(rf'[=<>]\s*"{re.escape(name)}"|"{re.escape(name)}"\s*[!=<>]', expression.text):
+                yield f"{read} no reply has; a text stands in single quotes: '{name}'"
+            elif name == "response":
+                meant = field if field in ENVELOPE else f"body.{field or '…'}"
+                yield f"{read} is for placeholders; did you mean {meant}?"
+            else:
+                yield f"{read} no reply has; did you mean body.{name}?"
         elif name == "headers" and field and field != field.lower():
             yield f'{location}: header names are in lower case: headers."{field.lower()}"'

@@ -118,6 +118,29 @@ def test_a_number_that_is_said_to_stand_in_the_body_is_none(write: Write, call: 
     assert call("check", write(**more(**acceptor))) == 0
 
 
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        (poll(url="/{outputs.id}"), "{outputs.id} is sent as it is; ${…} is meant, such as ${outputs.id} (if not"),
+        (poll(url="/#{id}"), "#{id} is sent as it is; ${…} is meant, such as ${input.id} or ${outputs.id}"),
+        (poll(url="/${{outputs.id}}"), "'{outputs.id' is not JMESPath (one pair of braces: ${outputs.id}): "),
+        ({"data": "$.a"}, "'$.a' is not JMESPath (an expression has no $: body.a, not $.body.a): "),
+        ({"data": "not body.a"}, "is not JMESPath (not is written !): "),
+        ({"data": "body.a == 'x' or body.b"}, "is not JMESPath (and is written &&, or is written ||): "),
+        ({"data": "'not a' 'or b'"}, "is not JMESPath: "),
+        (
+            {"security": [{"type": "bearer"}]},
+            '$.security[0].type: is written {"type": "http", "scheme": "bearer"}; the',
+        ),
+        ({"polling": {"minDelay": 1e308}}, "$.polling.minDelay: is too large"),
+        ({"polling": {"maxErrors": 10**399}}, "$.polling.maxErrors: is too large"),
+    ],
+)
+def test_a_fault_leads_to_what_was_perhaps_meant(write: Write, call: Call, changes: Json, advice: str) -> None:
+    assert call("check", write(**changes)) == 1
+    assert advice in call.text
+
+
 def test_a_value_without_backticks_is_a_fault_that_says_so(write: Write, call: Call) -> None:
     rule = {"state": "success", "argument": "body.done == true", "expected": True}
     said = "$.acceptors[0].argument: body.done == true reads a field 'true'; the value needs backticks: `true`"

@@ -103,6 +103,12 @@ def test_a_callback_that_the_settings_do_not_allow_is_a_warning_that_names_them(
             "$.acceptors[0] takes every reply with status 200 before $.acceptors[1] (success) sees it",
         ),
         ({"data": "data.rows"}, "$.data: data.rows reads 'data', which no reply has; did you mean body.data?"),
+        ({"data": "response.status"}, "$.data: response.status reads 'response', which is for placeholders; did you"),
+        ({"data": "response.body.a"}, "$.data: response.body.a reads 'response', which is for placeholders; did you"),
+        (
+            more(argument='body.status == "failed"', expected=True),
+            "$.acceptors[2].argument: body.status == \"failed\" reads 'failed', which no reply has; a text stands in single",
+        ),
         ({"status": "state"}, "$.status: state reads 'state', which no reply has; did you mean body.state?"),
         ({"progress": 'headers."X-Progress"'}, '$.progress: header names are in lower case: headers."x-progress"'),
         (only("success", argument="done", expected=True, message="error"), "$.acceptors[0].message: error reads"),
