@@ -6,6 +6,8 @@ _NOT_JMESPATH = re.compile(r"""(['"])(.*)\1 is not JMESPath: """)
 _TOO_LARGE = re.compile(r"Expected `float` <= 1e\+300|Number out of range")
 _MEANT = {
     r"\$": "an expression has no $: body.a, not $.body.a",
+    r"\w-[A-Za-z]": "a name with a dash stands in double quotes",
+    r"[=<>]\s*-?\d": "a number stands in backticks",
     r"\bnot\s": "not is written !",
     r"\sand\s|\sor\s": "and is written &&, or is written ||",
 }

@@ -159,7 +159,7 @@ def _as_utf8(header: str) -> str:
 
 
 def _query(query: dict[str, Json]) -> list[tuple[str, str]]:
-    """Pairs of a query or a form: a list's values one by one, what is no text as JSON."""
+    """Pairs of a query or a form: a list's values one by one, what is not text as JSON."""
     return [
         (name, one if isinstance(one, str) else dumps(one))
         for name, value in query.items()

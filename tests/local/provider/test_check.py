@@ -124,6 +124,8 @@ def test_a_number_that_is_said_to_stand_in_the_body_is_none(write: Write, call: 
         (poll(url="/{outputs.id}"), "{outputs.id} is sent as it is; ${…} is meant, such as ${outputs.id} (if not"),
         (poll(url="/#{id}"), "#{id} is sent as it is; ${…} is meant, such as ${input.id} or ${outputs.id}"),
         (poll(url="/${{outputs.id}}"), "'{outputs.id' is not JMESPath (one pair of braces: ${outputs.id}): "),
+        ({"data": "headers.operation-location"}, "is not JMESPath (a name with a dash stands in double quotes): "),
+        ({"data": "body.left < 5"}, "is not JMESPath (a number stands in backticks): "),
         ({"data": "$.a"}, "'$.a' is not JMESPath (an expression has no $: body.a, not $.body.a): "),
         ({"data": "not body.a"}, "is not JMESPath (not is written !): "),
         ({"data": "body.a == 'x' or body.b"}, "is not JMESPath (and is written &&, or is written ||): "),

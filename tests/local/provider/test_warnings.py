@@ -107,7 +107,7 @@ def test_a_callback_that_the_settings_do_not_allow_is_a_warning_that_names_them(
         ({"data": "response.body.a"}, "$.data: response.body.a reads 'response', which is for placeholders; did you"),
         (
             more(argument='body.status == "failed"', expected=True),
-            "$.acceptors[2].argument: body.status == \"failed\" reads 'failed', which no reply has; a text stands in single",
+            "$.acceptors[2].argument: body.status == \"failed\" reads 'failed', which no reply has; a text",
         ),
         ({"status": "state"}, "$.status: state reads 'state', which no reply has; did you mean body.state?"),
         ({"progress": 'headers."X-Progress"'}, '$.progress: header names are in lower case: headers."x-progress"'),
