@@ -1,7 +1,7 @@
 """The tools of whoever writes a provider file.
 
 python -m local.provider check FILE…       is it sound, and what will it do?
-python -m local.provider try FILE …        one task against the real provider, every request and answer shown
+python -m local.provider try FILE …        one task against the real provider, every request and reply shown
 python -m local.provider replay VECTORS…   whole conversations against the real client
 """
 

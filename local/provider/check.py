@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local.provider import mistakes
+from local.provider.advice import advised
 from local.provider.explain import sentences
 from local.provider.violations import violations
 from local.provider.warnings import warnings
@@ -51,12 +52,16 @@ def check(path: Path, settings: Settings) -> Report:
     try:
         rules = Rules.from_json(value)
     except ProviderFileError as error:
-        return Report(path, tuple(sorted(found, key=_position(value))) or (str(error),))
+        return Report(path, _sorted(found or [str(error)], value))
     found += mistakes.in_rules(rules, settings)
     if found:
-        return Report(path, tuple(sorted(found, key=_position(value))))
+        return Report(path, _sorted(found, value))
     told = tuple(sentences(rules, settings.first_answer_seconds))
     return Report(path, (), tuple(warnings(rules, settings)), told)
+
+
+def _sorted(found: list[str], file: Json) -> tuple[str, ...]:
+    return tuple(map(advised, sorted(found, key=_position(file))))
 
 
 def _position(file: Json) -> Callable[[str], tuple[int, str]]:

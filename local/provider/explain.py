@@ -39,7 +39,7 @@ def sentences(rules: Rules, first_answer_seconds: float) -> Iterator[str]:
     yield from _limits(rules)
     if any(one.argument is rules.status and one.matcher != "status" for one in rules.acceptors):
         yield f"Its status is {rules.status.text}."
-    yield from (f"{_answer(one, rules)} {_meaning(one, rules)}." for one in rules.acceptors)
+    yield from (f"{_reply(one, rules)} {_meaning(one, rules)}." for one in rules.acceptors)
     yield from _unmatched(rules)
     yield from _result(rules)
     yield from _read(rules)
@@ -65,22 +65,23 @@ def request(operation: Operation, server: str) -> str:
 
 def delays(rules: Rules) -> str:
     """When the provider is asked again, as long as it does not say when."""
-    pace = rules.polling
-    first = [pace.first_delay, *(min(pace.max_delay, pace.min_delay * pace.multiplier**n) for n in range(1, 5))]
-    low, high = min(pace.min_delay, pace.max_delay), max(pace.min_delay, pace.max_delay)
-    if pace.multiplier == 1:
+    spans = rules.polling
+    first = [spans.first_delay, *(min(spans.max_delay, spans.min_delay * spans.multiplier**n) for n in range(1, 5))]
+    low, high = min(spans.min_delay, spans.max_delay), max(spans.min_delay, spans.max_delay)
+    if spans.multiplier == 1:
         high = low = first[1]
     between = f"{low:g} s" if low == high else f"{low:g}–{high:g} s"  # noqa: RUF001 (a dash between numbers)
     if len(set(first)) == 1:
         return f"every {between}"
-    jitter = f", each at random down to {pace.min_delay:g} s" if pace.jitter == "full" and pace.multiplier > 1 else ""
+    is_drawn = spans.jitter == "full" and spans.multiplier > 1
+    jitter = f", each at random down to {spans.min_delay:g} s" if is_drawn else ""
     return f"every {between} (after {', '.join(f'{round(delay, 2):g}' for delay in first)}, … s{jitter})"
 
 
 def _submit(rules: Rules, first_answer_seconds: float) -> Iterator[str]:
     steps = [request(operation, rules.servers[0]) for operation in rules.submit_steps]
     kept = [name for operation in rules.submit_steps for name in operation.outputs]
-    keeps = f", and keeps {_listed(kept, 'and')} of the answer" if kept else ""
+    keeps = f", and keeps {_listed(kept, 'and')} of the reply" if kept else ""
     yield f"It submits {', then '.join(steps)}{keeps}."
     waits = rules.first_answer_seconds(first_answer_seconds)
     yield f"A new request waits up to {waits:g} s for that." if waits else "A new request does not wait for that."
@@ -90,7 +91,7 @@ def _callback(rules: Rules) -> Iterator[str]:
     if rules.calls_back and (signed := rules.callback.signature):
         prefix = f"{signed.prefix}…" if signed.prefix else signed.encoding
         how = f"{signed.algorithm} as {prefix} in {signed.header}, with the key {signed.secret}"
-        yield f"It may call back: what it signs ({how}) is believed like an answer."
+        yield f"It may call back: what it signs ({how}) is believed like a reply."
     elif rules.calls_back:
         yield "It may call back: unsigned, so the task is only asked about sooner."
 
@@ -100,7 +101,7 @@ def _again(rules: Rules) -> Iterator[str]:
     if not rules.poll and len(rules.submit_steps) > 1:
         again = request(rules.submit_steps[-1], rules.servers[0])
     hints = [f"{hint.argument.text} ({hint.unit})" for hint in rules.polling.hints] + ["Retry-After"]
-    yield f"It asks again with {again}, {delays(rules)}, or when the answer says: {_listed(hints, 'or')}."
+    yield f"It asks again with {again}, {delays(rules)}, or when the reply says: {_listed(hints, 'or')}."
 
 
 def _limits(rules: Rules) -> Iterator[str]:
@@ -128,12 +129,12 @@ def _pages(rules: Rules) -> bool:
     return any(one.next is not ABSENT for one in rules.result_steps[-1:])
 
 
-def _answer(acceptor: Acceptor, rules: Rules) -> str:
+def _reply(acceptor: Acceptor, rules: Rules) -> str:
     expected = _listed(map(_plain if acceptor.matcher == "status" else _value, acceptor.any_of), "or") or "nothing"
     argument = acceptor.argument.text
     about = f" in {argument}" if argument != rules.status.text else ""
     stages = [stage for stage in ("submit", "poll", "result") if stage in acceptor.on]
-    where = "" if stages == ["poll"] else f" (in the answer to {_listed(stages, 'and') or 'nothing'})"
+    where = "" if stages == ["poll"] else f" (in the reply to {_listed(stages, 'and') or 'nothing'})"
     match acceptor.matcher:
         case "status":
             return f"HTTP {expected}{where}"
@@ -158,8 +159,8 @@ def _meaning(acceptor: Acceptor, rules: Rules) -> str:
 
 def _unmatched(rules: Rules) -> Iterator[str]:
     yield (
-        f"An unknown 2xx counts as still running. No answer, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 is "
-        f"tried again, at most {_times(rules.polling.max_errors)} in a row. Any other answer fails with "
+        f"An unknown 2xx counts as still running. No reply, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 is "
+        f"tried again, at most {_times(rules.polling.max_errors)} in a row. Any other reply fails with "
         f"{rules.error.text}."
     )
     if any(isinstance(scheme, OAuth2) for scheme in rules.security):
@@ -189,7 +190,7 @@ def _fetch(operation: Operation, server: str) -> str:
 
 def _read(rules: Rules) -> Iterator[str]:
     if not any(one.decode == "url" for one in rules.result_steps[-1:]):
-        yield f"The data is {rules.data.text}{' of the last answer' if rules.result else ''}."
+        yield f"The data is {rules.data.text}{' of the last reply' if rules.result else ''}."
     if rules.partial.text not in ("null", "`null`"):
         yield f"While it runs, {rules.partial.text} is shown as partial data."
     if rules.progress is not ABSENT:
@@ -197,8 +198,8 @@ def _read(rules: Rules) -> Iterator[str]:
 
 
 def _ends(rules: Rules) -> Iterator[str]:
-    cancel = f", and cancelled with {request(rules.cancel, rules.servers[0])}" if rules.cancel else ""
-    yield f"It is given up {span(rules.polling.max_wait_time)} after its first submit{cancel}."
+    cancel = f", and is cancelled with {request(rules.cancel, rules.servers[0])}" if rules.cancel else ""
+    yield f"It fails with timeout {span(rules.polling.max_wait_time)} after its first submit{cancel}."
     fresh, failed = span(rules.freshness), span(rules.freshness_failed)
     yield f"Completed data answers new requests for {fresh}, a failure for {failed}."
 

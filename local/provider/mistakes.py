@@ -16,7 +16,7 @@ from shared.provider.language.rules import Rules
 from shared.provider.language.security import ApiKey
 from shared.settings import Settings
 
-_BRACES = re.compile(r"(?<![${])(?:\{[A-Za-z_][\w.-]*\}|\{\{\s*[A-Za-z_][\w.-]*\s*\}\})(?!\})")
+_BRACES = re.compile(r"(?<![${])#?(?:\{[A-Za-z_][\w.-]*\}|\{\{\s*[A-Za-z_][\w.-]*\s*\}\})(?!\})")
 
 
 def in_file(file: Json) -> Iterator[str]:
@@ -49,8 +49,10 @@ def _braces(file: dict[str, Json]) -> Iterator[str]:
             for text in _texts(operation.get(part)):
                 found = _BRACES.findall(text)
                 if found and not re.search(r"[{}]", _BRACES.sub("", text)):
-                    name = found[0].strip("{} ")
-                    meant = f"${{…}} is meant, such as ${{input.{name}}} or ${{outputs.{name}}}"
+                    name = found[0].strip("#{} ")
+                    is_whole = name.partition(".")[0] in faults.ROOTS
+                    such = f"${{{name}}}" if is_whole else f"${{input.{name}}} or ${{outputs.{name}}}"
+                    meant = f"${{…}} is meant, such as {such}"
                     yield f"{location}.{part}: {found[0]} is sent as it is; {meant} (if not, write ${{'{found[0]}'}})"
 
 

@@ -5,6 +5,7 @@ answers to give, and the outcome. docs/providers.md describes the form.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,13 +44,15 @@ class _Request(Struct):
 
 
 class _Response(Struct, rename="camel"):
-    status_code: Annotated[int, Meta(ge=200, le=599)] | UnsetType = UNSET
+    status_code: Annotated[int, Meta(ge=200, le=999)] | UnsetType = UNSET
     transport_error: Annotated[str, Meta(pattern=f"^({'|'.join(TRANSPORT_ERRORS.values())})$")] | UnsetType = UNSET
     headers: _Headers = {}
 
     def __post_init__(self) -> None:
         if self.status_code is UNSET and self.transport_error is UNSET:
             raise ValueError("statusCode is missing")
+        if re.search("[^\t -~\x80-\xff]", "".join(self.headers.values())):
+            raise ValueError("a header takes one line of Latin-1")
 
 
 class _Exchange(Struct):

@@ -55,7 +55,7 @@ def rows(part: type[Part]) -> Iterator[tuple[str, str, str, str]]:
 
 def _text(kind: type) -> dict[str, Json]:
     made: dict[str, Json] = {"type": "string", "format": next(name for name, one in FORMATS.items() if one is kind)}
-    return made | ({"pattern": "^(ssm:/|secretsmanager:|env:)"} if kind is Reference else {})
+    return made | ({"pattern": f"^(?:{Reference.PATTERN})$"} if kind is Reference else {})
 
 
 def _complete(part: type[Part], made: dict[str, Json]) -> None:

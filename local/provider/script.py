@@ -67,7 +67,7 @@ class Script:
             self.refused.add(request.headers["Authorization"])
         content = response.get("body", "")
         text = content if isinstance(content, str) else json.dumps(content)
-        return response["statusCode"], response.get("headers", {}), text.encode()
+        return response["statusCode"], response.get("headers", {}), text.encode(errors="surrogatepass")
 
     def _faults(self, wanted: Mapping[str, Any], request: Request) -> Iterator[str]:
         said = f"{request.method} {self._without_keys(request.url)}"

@@ -22,7 +22,10 @@ _KINDS = {
     "number": "a number",
     "integer": "a whole number",
 }
+_SCHEME = 'is written {{"type": "http", "scheme": "{0}"}}; the type '
 _UNSUPPORTED = {
+    "bearer": _SCHEME.format("bearer"),
+    "basic": _SCHEME.format("basic"),
     "sigv4": "sigv4 is not supported: nothing here signs requests; ",
     "cookie": "cookie is not supported: no cookie is kept between tasks; ",
 }

@@ -4,17 +4,18 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from msgspec import UNSET
+
 from local.provider.parts import ENVELOPE, expressions, operations
+from local.provider.texts import doubtful
 from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
-from shared.provider.language.placeholder import literals, lone
+from shared.provider.language.placeholder import lone
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import OAuth2
 from shared.provider.wire.origin import has_origin, origin_of
 from shared.settings import Settings
-
-_SECRET_NAMES = re.compile(r"authorization|cookie|api-?key|token|secret|password", re.IGNORECASE)
 
 
 def warnings(rules: Rules, settings: Settings) -> Iterator[str]:
@@ -22,8 +23,10 @@ def warnings(rules: Rules, settings: Settings) -> Iterator[str]:
     yield from _repeated_submit(rules, settings)
     yield from _callback(rules, settings)
     yield from _acceptors(rules)
+    yield from _shadows(rules)
     yield from _polling(rules)
-    yield from _places(rules)
+    yield from _servers(rules)
+    yield from doubtful(rules)
     for location, operation in operations(rules):
         yield from _url(location, operation, rules)
         yield from _body(location, operation)
@@ -44,11 +47,12 @@ def _repeated_submit(rules: Rules, settings: Settings) -> Iterator[str]:
             f"after: each may begin another job. {send} describe poll"
         )
         return
-    seconds = rules.first_answer_seconds(settings.first_answer_seconds)
-    yield (
-        "$.submit carries no idempotency key (${task.id}): when its reply is lost or late it is sent again, and begins "
-        f"a second job. {send} set firstAnswer above the time that the submit usually takes (it is {seconds:g} s)"
-    )
+    if rules.first_answer is UNSET:
+        yield (
+            "$.submit carries no idempotency key (${task.id}): when its reply is lost or late it is sent again, and "
+            f"begins a second job. {send} set firstAnswer above the time that the submit usually takes (it is "
+            f"{settings.first_answer_seconds:g} s)"
+        )
 
 
 def _callback(rules: Rules, settings: Settings) -> Iterator[str]:
@@ -66,7 +70,7 @@ def _callback(rules: Rules, settings: Settings) -> Iterator[str]:
 def _acceptors(rules: Rules) -> Iterator[str]:
     stages = {"submit", "poll", "result"} - (set() if rules.result else {"result"})
     if not any(one.state == "success" and one.on & {"submit", "poll"} for one in rules.acceptors):
-        yield "$.acceptors: none means success in the answer to submit or poll, so no task ever completes"
+        yield "$.acceptors: none means success in the reply to submit or poll, so no task ever completes"
     for i, one in enumerate(rules.acceptors):
         location = f"$.acceptors[{i}]"
         if not one.on & stages:
@@ -75,6 +79,17 @@ def _acceptors(rules: Rules) -> Iterator[str]:
             yield f"{location} never matches: expected is an empty list"
         if one.matcher == "path" and one.argument.text == "statusCode" and any(isinstance(e, str) for e in one.any_of):
             yield f"{location} never matches: statusCode is a number and expected a text; matcher status knows ranges"
+
+
+def _shadows(rules: Rules) -> Iterator[str]:
+    """A pending by status that leaves no reply to a success behind it."""
+    for i, first in enumerate(rules.acceptors):
+        if first.state != "pending" or not first.names(200):
+            continue
+        for j, later in enumerate(rules.acceptors[i + 1 :], i + 1):
+            is_elsewhere = any(later.names(status) for status in range(300, 600))
+            if later.state == "success" and first.on & later.on and not is_elsewhere:
+                yield f"$.acceptors[{i}] takes every reply with status 200 before $.acceptors[{j}] (success) sees it"
 
 
 def _polling(rules: Rules) -> Iterator[str]:
@@ -86,7 +101,7 @@ def _polling(rules: Rules) -> Iterator[str]:
         yield f"$.polling: initialDelay ({initial:g} s) is longer than maxWaitTime ({most:g} s)"
 
 
-def _places(rules: Rules) -> Iterator[str]:
+def _servers(rules: Rules) -> Iterator[str]:
     """Servers and credentials."""
     for i, server in enumerate(rules.servers):
         parts = urlsplit(server)
@@ -112,8 +127,6 @@ def _url(location: str, operation: Operation, rules: Rules) -> Iterator[str]:
         yield f"{location}.url takes the place of the last part of {path}; write the server with / at its end"
     if url.startswith("${") and not url.startswith("${+") and not lone(url):
         yield f"{location}.url begins with a value, which is percent-encoded; write ${{+…}} if it is the start of a URL"
-    if any("${" in part for part in literals(url)):
-        yield f"{location}.url has a ${{ without its }}"
     host = url.partition("//")[2].partition("/")[0]
     is_fixed = has_origin(url) and "$" not in host
     if rules.security and is_fixed and origin_of(url) not in map(origin_of, rules.servers):
@@ -127,10 +140,6 @@ def _body(location: str, operation: Operation) -> Iterator[str]:
     plain = kind.startswith("text/") and isinstance(body, dict | list)
     if plain or (kind.endswith("urlencoded") and isinstance(body, list)):
         yield f"{location}.body is sent as JSON, although contentType says {kind}"
-    for part, values in (("headers", operation.headers), ("query", operation.query)):
-        for name, value in values.items():
-            if _SECRET_NAMES.search(name) and isinstance(value, str) and "${" not in value:
-                yield f"{location}.{part}.{name} looks like a secret in the file; security takes it by reference"
 
 
 def _in_vain(location: str, operation: Operation, rules: Rules) -> Iterator[str]:
@@ -148,6 +157,13 @@ def _in_vain(location: str, operation: Operation, rules: Rules) -> Iterator[str]
 def _expression(location: str, expression: Expression) -> Iterator[str]:
     for name, field in sorted(expression.references, key=str):
         if name not in (*ENVELOPE, "null"):
-            yield f"{location}: {expression.text} reads {name!r}, which no answer has; did you mean body.{name}?"
+            read = f"{location}: {expression.text} reads {name!r}, which"
+            if re.search(rf'[=<>]\s*"{re.escape(name)}"|"{re.escape(name)}"\s*[!=<>]', expression.text):
+                yield f"{read} no reply has; a text stands in single quotes: '{name}'"
+            elif name == "response":
+                meant = field if field in ENVELOPE else f"body.{field or '…'}"
+                yield f"{read} is for placeholders; did you mean {meant}?"
+            else:
+                yield f"{read} no reply has; did you mean body.{name}?"
         elif name == "headers" and field and field != field.lower():
             yield f'{location}: header names are in lower case: headers."{field.lower()}"'

@@ -1,6 +1,5 @@
 """JMESPath: what a provider file reads of a reply, or puts into a request."""
 
-import re
 from collections.abc import Iterator
 
 import jmespath
@@ -26,9 +25,7 @@ class Expression:
         try:
             self._compiled = jmespath.compile(text)
         except (JMESPathError, ValueError, RecursionError) as error:
-            hint = " (a name with a dash stands in double quotes)" if re.search(r"\w-[A-Za-z]", text) else ""
-            hint = hint or (" (a number stands in backticks)" if re.search(r"[=<>]\s*-?\d", text) else "")
-            raise ProviderFileError(f"{text!r} is not JMESPath{hint}: {' '.join(str(error).split())}") from error
+            raise ProviderFileError(f"{text!r} is not JMESPath: {' '.join(str(error).split())}") from error
         self.text = text
         self.references = frozenset(_references(self._compiled.parsed))
         self._calculates = "(" in text or "&" in text

@@ -10,7 +10,7 @@ from shared.provider.language.expression import Expression
 from shared.provider.language.operation import WITH_PLACEHOLDERS
 from shared.provider.language.placeholder import placeholders
 
-_NAMES = {"input": "", "outputs": "", "response": "", "task": "id, name and provider", "callback": "url"}
+ROOTS = {"input": "", "outputs": "", "response": "", "task": "id, name and provider", "callback": "url"}
 """What placeholders may read, and of which fields where not all are known."""
 
 
@@ -25,8 +25,7 @@ def faults(file: Json) -> Iterator[str]:
         if isinstance(one, dict) and one.get("matcher") == "status" and "expected" in one:
             expected = one["expected"] if isinstance(one["expected"], list) else [one["expected"]]
             if not all(map(is_status, expected)):
-                reason = "must be a status such as 404, a range such as 2XX, or a list of these"
-                yield f"$.acceptors[{i}].expected: {reason}"
+                yield f"$.acceptors[{i}].expected: must be a status such as 404, a range such as 2XX, or a list"
 
 
 def operations(file: dict[str, Json]) -> Iterator[tuple[str, dict[str, Json], bool]]:
@@ -57,10 +56,10 @@ def _placeholder(expression: Expression, *, is_submit: bool, follows: bool) -> I
     for name, field in sorted(expression.references, key=str):
         if name.lower() in ("true", "false", "null"):
             yield f"reads a field {name!r}; the value needs backticks: `{name.lower()}`"
-        elif name not in _NAMES:
+        elif name not in ROOTS:
             yield f"reads {name!r}; there are input (input.{name}?), outputs, task, callback and response"
-        elif _NAMES[name] and field and field not in re.findall(r"\w+", _NAMES[name]):
-            yield f"reads {field!r} of the {name}; it has {_NAMES[name]}"
+        elif ROOTS[name] and field and field not in re.findall(r"\w+", ROOTS[name]):
+            yield f"reads {field!r} of the {name}; it has {ROOTS[name]}"
     if expression.refers_to("response") and not follows:
         yield "uses response, but no reply goes before it; keep what it needs in outputs"
     if expression.refers_to("callback") and not is_submit:

@@ -27,7 +27,7 @@ class Operation(Part, frozen=True, kw_only=True):
         dict[str, Any], says("added to the URL: a list is repeated, null left out, other non-text values sent as JSON")
     ] = field(default_factory=dict)
     headers: Annotated[
-        dict[str, str], says("null is left out; give ${task.id} as idempotency key where the provider takes one")
+        dict[str, str], says("a ${…} that is null is left out; give ${task.id} as idempotency key where there is one")
     ] = field(default_factory=dict)
     body: Annotated[Json, says("any JSON; a text that is one placeholder keeps the JSON type of its value")] = None
     content_type: Annotated[
@@ -41,7 +41,7 @@ class Operation(Part, frozen=True, kw_only=True):
         Decoding, says("`auto`: by content type; `csv`: objects, named by the first line; `url`: keep the link itself")
     ] = "auto"
     next: Annotated[
-        Expression, says("last result operation: the URL of the next page, until it is no text; the lists are joined")
+        Expression, says("last result operation: the URL of the next page, until it is not text; the lists are joined")
     ] = by_default(ABSENT)
     optional: Annotated[bool, says("result: when the URL has no value the data is null, not tried again")] = False
     timeout: Annotated[

@@ -40,11 +40,11 @@ class Reference(str):
     """Where a secret is. Raises ProviderFileError, which tells nothing of the text: it may be the secret."""
 
     __slots__ = ()
+    PATTERN = r"ssm:/\S+|secretsmanager:\S+|env:[A-Za-z_]\w*"
 
     def __new__(cls, text: str) -> Self:
-        if not re.fullmatch(r"ssm:/\S+|secretsmanager:\S+|env:[A-Za-z_]\w*", text):
-            reason = "must be a reference (ssm:/path, secretsmanager:id#key or env:NAME), never the secret itself"
-            raise ProviderFileError(reason)
+        if not re.fullmatch(cls.PATTERN, text):
+            raise ProviderFileError("must be a reference (ssm:/path, secretsmanager:id#key, env:NAME), never a secret")
         return super().__new__(cls, text)
 
 

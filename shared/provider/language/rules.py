@@ -1,7 +1,6 @@
 """A provider file: how to submit and poll, which replies mean what, the delays, the credentials.
 
-The language is said here and in the modules beside this one, once: what editors, docs/providers.md and `check` know of
-it is made from these types and their descriptions.
+The language is said once, here and beside: editors, docs/providers.md and `check` know it from these types.
 """
 
 import re
@@ -16,7 +15,7 @@ from shared.errors import ProviderFileError
 from shared.limits import Limits
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.expression import Expression
-from shared.provider.language.faults import faults
+from shared.provider.language.faults import faults, operations
 from shared.provider.language.limits import Allowance
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT, Part, Seconds, Url, by_default, made, says
@@ -120,7 +119,7 @@ class Rules(Part, frozen=True, kw_only=True):
         try:
             rules = msgspec.convert(value, cls, dec_hook=made)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character where a word is meant
-            raise ProviderFileError(_fault(str(error))) from error
+            raise ProviderFileError(_fault(str(error), value)) from error
         for fault in faults(value):
             raise ProviderFileError(fault)
         return rules
@@ -134,10 +133,14 @@ def served(file: Json, server: str | None) -> Json:
     return file
 
 
-def _fault(said: str) -> str:
-    """A fault as msgspec says it, its location first."""
+def _fault(said: str, file: Json) -> str:
+    """A fault as msgspec says it, its location first; msgspec does not say which of several outputs it is."""
     reason, _, location = said.partition(" - at `")
     location = location.removesuffix("`") or "$"
+    for at, one, _ in operations(file) if location.endswith(".outputs[...]") else ():
+        if location in (f"{at}.outputs[...]", f"{at}[0].outputs[...]"):
+            bad = (k for k, x in one["outputs"].items() if not isinstance(x, str) or reason.startswith(repr(x)))
+            location = f"{at}.outputs.{next(bad, '?')}"
     if named := re.fullmatch("Object (missing required|contains unknown) field `(.*)`", reason):
         return f"{location}.{named[2]}: is {'missing' if named[1].startswith('missing') else 'not known'}"
     return f"{location}: {reason}"

@@ -13,30 +13,30 @@ def test_check_says_what_a_file_will_do(write: Write, call: Call) -> None:
     assert call("check", path) == 0
     assert call.lines == [
         f"{path}: sound",
-        "It submits POST https://api.acme.example/jobs with a JSON body, and keeps id of the answer.",
+        "It submits POST https://api.acme.example/jobs with a JSON body, and keeps id of the reply.",
         "A new request waits up to 5 s for that.",
         "It sends a bearer token from ssm:/acme/token to https://api.acme.example, and to no other origin.",
         (
             "It asks again with GET https://api.acme.example/jobs/${outputs.id}, every 2–120 s "  # noqa: RUF001
-            "(after 2, 4, 8, 16, 32, … s, each at random down to 2 s), or when the answer says: Retry-After."
+            "(after 2, 4, 8, 16, 32, … s, each at random down to 2 s), or when the reply says: Retry-After."
         ),
         "Its status is body.status.",
         "'succeeded' completes, once its result is fetched.",
         "'failed' fails with body.error.",
         (
-            "An unknown 2xx counts as still running. No answer, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 "
-            "is tried again, at most 10 times in a row. Any other answer fails with body.error."
+            "An unknown 2xx counts as still running. No reply, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 "
+            "is tried again, at most 10 times in a row. Any other reply fails with body.error."
         ),
         "A 404 within 30 s after the submit is tried again.",
         (
             "After success it fetches GET ${response.body.files}, then fetches GET ${response.body.link} as csv with "
             "every page that body.next leads to."
         ),
-        "The data is body.data of the last answer.",
+        "The data is body.data of the last reply.",
         "While it runs, body.rows is shown as partial data.",
         "Its progress is body.percent.",
         (
-            "It is given up 24 h after its first submit, and cancelled with "
+            "It fails with timeout 24 h after its first submit, and is cancelled with "
             "DELETE https://api.acme.example/jobs/${outputs.id}."
         ),
         "Completed data answers new requests for 2 h, a failure for 60 s.",
@@ -69,7 +69,7 @@ def rate(requests: int, seconds: int) -> dict[str, Json]:
             "It may call back: what it signs (hmac-sha256 as sha256=… in X-S, with the key env:K) is believed",
         ),
         ({"submit": HOOKED}, "It may call back: unsigned, so the task is only asked about sooner."),
-        ({"polling": {"maxWaitTime": 600}}, "It is given up 10 min after its first submit."),
+        ({"polling": {"maxWaitTime": 600}}, "It fails with timeout 10 min after its first submit."),
         (
             rate(20, 3),
             "All workers together begin at most 6.67 attempts per second, up to 1 at once after a quiet time.",
@@ -89,7 +89,7 @@ def rate(requests: int, seconds: int) -> dict[str, Json]:
         (only("failure", argument="body.a > `1`", expected=True, message="body.m"), "body.a > `1` fails with body.m."),
         (
             only("resubmit", argument="body.x", expected="gone", on=["submit", "poll"]),
-            "'gone' in body.x (in the answer to submit and poll) begins a new job, at most once.",
+            "'gone' in body.x (in the reply to submit and poll) begins a new job, at most once.",
         ),
         ({"result": LINK | {"decode": "url"}}, "it keeps the link ${response.body.link} itself."),
         ({"result": LINK | {"optional": True}}, "link}, if there is one."),

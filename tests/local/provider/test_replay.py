@@ -141,6 +141,11 @@ def test_the_request_without_an_answer_is_compared_all_the_same() -> None:
     assert "expected GET https://api.acme.example/jobs/70, found" in difference(made)
 
 
+def test_half_a_character_in_a_body_is_a_body_that_cannot_be_decoded() -> None:
+    said = difference(changed("02-house-complete-at-once", (*RESPONSE, "body"), "\ud800"))
+    assert '"reason": "undecodable"' in said
+
+
 def test_an_unknown_transport_error_is_refused_with_those_that_there_are() -> None:
     said = difference(unanswered("refused", {}))
     assert "at $.steps[1].exchanges[0].response.transportError: Expected" in said
@@ -215,6 +220,8 @@ def test_a_vector_that_lacks_something_says_what(where: Where, reason: str) -> N
         (("steps", 0, "exchanges", 0), 3),
         ((*RESPONSE, "statusCode"), "200"),
         ((*RESPONSE, "headers"), []),
+        (RESPONSE, {"statusCode": 200, "headers": {"X": "Ж"}}),
+        (RESPONSE, {"statusCode": 200, "headers": {"X": "a\nb"}}),
     ],
 )
 def test_a_vector_of_a_wrong_shape_says_where(where: Where, value: Json) -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from shared.codec import Json
-from tests.support.provider_tools import HOOKED, OAUTH, SIGNED, Call, Write, more, only, poll, submit
+from tests.support.provider_tools import HOOKED, JOB, OAUTH, SIGNED, Call, Write, more, only, poll, submit
 
+PENDING = {"state": "pending", "matcher": "status", "expected": "2XX"}
 AT_V2 = "https://api.acme.example/v2"
 
 
@@ -18,9 +19,11 @@ def test_a_signature_without_a_url_to_call_back_is_a_warning(write: Write, call:
 def test_a_submit_without_an_idempotency_key_is_a_warning_that_knows_first_answer(write: Write, call: Call) -> None:
     keyless = {"method": "POST", "url": "/jobs", "outputs": {"id": "body.id"}}
     assert call("check", write(submit=keyless, firstAnswer=12)) == 0
+    assert call.warnings == []
+    assert call("check", write(submit=keyless)) == 0
     assert len(call.warnings) == 1
     assert call.warnings[0].startswith("$.submit carries no idempotency key (${task.id})")
-    assert "(it is 12 s)" in call.warnings[0]
+    assert "(it is 5 s)" in call.warnings[0]
     call("check", write(submit=keyless | {"method": "PUT"}))
     assert call.warnings == []
     call("check", write(submit=keyless | {"repeatable": True}))
@@ -81,8 +84,32 @@ def test_a_callback_that_the_settings_do_not_allow_is_a_warning_that_names_them(
         (submit(contentType="text/csv"), "$.submit.body is sent as JSON, although contentType says text/csv"),
         (poll(headers={"X-Api-Key": "abc"}), "$.poll.headers.X-Api-Key looks like a secret in the file"),
         (poll(query={"access_token": "abc"}), "$.poll.query.access_token looks like a secret"),
-        ({"data": "data.rows"}, "$.data: data.rows reads 'data', which no answer has; did you mean body.data?"),
-        ({"status": "state"}, "$.status: state reads 'state', which no answer has; did you mean body.state?"),
+        (poll(query={"api_key": "abc"}), "$.poll.query.api_key looks like a secret"),
+        (poll(url="/jobs/${outputs.id}?a=1&apikey=abc"), "$.poll.url: apikey looks like a secret"),
+        (submit(body={"user": {"password": "abc"}}), "$.submit.body.user.password looks like a secret"),
+        ({"security": [OAUTH | {"params": {"password": "a"}}]}, "$.security[0].params.password looks like a secret"),
+        (submit(body=["a ${input.q"]), "$.submit.body[0] has a ${ without its }"),
+        (poll(url="/jobs/:id/state"), "$.poll.url: :id is sent as it is; a value stands in ${…}"),
+        (poll(url="/jobs/$id"), "$.poll.url: $id is sent as it is"),
+        (poll(url="/jobs?id=$id&a=1"), "$.poll.url: $id is sent as it is"),
+        (poll(url="/jobs/a<id>"), "$.poll.url: <id> is sent as it is"),
+        (poll(url="/jobs/a-%s"), "$.poll.url: %s is sent as it is"),
+        (poll(url="/jobs/{0}"), "$.poll.url: {0} is sent as it is"),
+        (poll(url="/jobs/{ id }"), "$.poll.url: { id } is sent as it is"),
+        (poll(query={"id": "$id"}), "$.poll.query.id: $id is sent as it is"),
+        (submit(body={"ids": ["<id>"]}), "$.submit.body.ids[0]: <id> is sent as it is"),
+        (
+            {"acceptors": [PENDING, *JOB["acceptors"]]},
+            "$.acceptors[0] takes every reply with status 200 before $.acceptors[1] (success) sees it",
+        ),
+        ({"data": "data.rows"}, "$.data: data.rows reads 'data', which no reply has; did you mean body.data?"),
+        ({"data": "response.status"}, "$.data: response.status reads 'response', which is for placeholders; did you"),
+        ({"data": "response.body.a"}, "$.data: response.body.a reads 'response', which is for placeholders; did you"),
+        (
+            more(argument='body.status == "failed"', expected=True),
+            "$.acceptors[2].argument: body.status == \"failed\" reads 'failed', which no reply has; a text",
+        ),
+        ({"status": "state"}, "$.status: state reads 'state', which no reply has; did you mean body.state?"),
         ({"progress": 'headers."X-Progress"'}, '$.progress: header names are in lower case: headers."x-progress"'),
         (only("success", argument="done", expected=True, message="error"), "$.acceptors[0].message: error reads"),
         ({"polling": {"hints": [{"argument": "eta"}]}}, "$.polling.hints[0].argument: eta reads"),
@@ -93,6 +120,24 @@ def test_a_callback_that_the_settings_do_not_allow_is_a_warning_that_names_them(
 def test_check_warns_of_what_is_likely_not_meant(write: Write, call: Call, changes: Json, warning: str) -> None:
     assert call("check", write(**changes)) == 0
     assert any(one.startswith(warning) for one in call.warnings), call.warnings
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        submit(body={"at": "10:30", "mail": "a <b> c", "query": "query { user }", "page_token": "x", "max": "a{2}"}),
+        submit(body={"password": "${input.password}", "grant_type": "password", "filter": "{}", "tokens": 5}),
+        poll(url="/v1/a:b/$metadata?$select=id&$filter=at lt 10:30&token=${outputs.id}&p=a%20b"),
+        poll(url="/jobs/${input.list[?token=='x'] | [0]}"),
+        poll(query={"$top": "5", "$filter": "a eq 'b'", "at": "10:30", "token": "${outputs.id}"}),
+        {"acceptors": [{"state": "pending", "matcher": "status", "expected": 202}, *JOB["acceptors"]]},
+        {"acceptors": [PENDING, {"state": "success", "matcher": "status", "expected": 303}]},
+        {"acceptors": [*JOB["acceptors"], PENDING]},
+    ],
+)
+def test_what_others_may_well_mean_is_no_warning(write: Write, call: Call, changes: Json) -> None:
+    assert call("check", write(**changes)) == 0
+    assert call.warnings == []
 
 
 def test_there_is_nothing_to_warn_of_in_a_careful_file(write: Write, call: Call) -> None:

@@ -61,13 +61,6 @@ def test_an_expression_that_fails_or_finds_no_json_is_null(text: str, value: Any
     assert Expression(text).of(value) is None
 
 
-def test_a_name_with_a_dash_outside_quotes_is_pointed_out() -> None:
-    with pytest.raises(ProviderFileError, match="dash stands in double quotes"):
-        Expression("headers.operation-location")
-    with pytest.raises(ProviderFileError, match="number stands in backticks"):
-        Expression("body.left < 5")
-
-
 @pytest.mark.parametrize("text", ["", "a.", "a[", "a b", "{", "&", "a ||", "(" * 2000])
 def test_what_is_no_jmespath_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(ProviderFileError, match="is not JMESPath"):

@@ -267,13 +267,19 @@ def test_check_says_what_was_perhaps_meant(file: Json, said: str) -> None:
     assert any(said in fault for fault in told(file)), told(file)
 
 
+@pytest.mark.parametrize("secret", ["env:MY-TOKEN", "ssm:/a b", "secretsmanager:", "xenv:A", "env:A b"])
+def test_an_editor_refuses_a_reference_that_is_none(secret: str) -> None:
+    assert not VALIDATOR.is_valid(changed(("security", 0, "secret"), secret))
+
+
 @pytest.mark.parametrize(
     ("file", "said"),
     [
         ({}, "$.servers: is missing"),
         (EVERYTHING | {"server": 1}, "$.server: is not known"),
         (changed(("polling", "minDelay"), -1), "$.polling.minDelay: Expected `float` >= 0.0"),
-        (changed(("submit", 0, "outputs", "id"), "a..b"), "$.submit[0].outputs[...]: 'a..b' is not JMESPath"),
+        (EVERYTHING | {"poll": {"url": "/", "outputs": {"a": "b", "c": 5}}}, "$.poll.outputs.c: must be a text"),
+        (changed(("submit", 0, "outputs", "id"), "a..b"), "$.submit.outputs.id: 'a..b' is not JMESPath"),
     ],
     ids=str,
 )
