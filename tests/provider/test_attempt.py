@@ -165,15 +165,12 @@ def test_a_job_that_cannot_be_asked_after_is_the_end() -> None:
         assert found.outcome == Failed(Reason.MISSING_OUTPUT, "no id")
 
 
-@pytest.mark.parametrize(
-    ("url", "reason", "error"),
-    [
-        ("/x/${outputs.id}", Reason.MISSING_OUTPUT, "no value for outputs.id"),
-        ("/x/${input.a}/${input.b}", Reason.MISSING_INPUT, "no value for input.a, input.b"),
-        ("${input == `null`}", Reason.MISSING_INPUT, "no value for input == `null`"),
-        ("${outputs.id == `1`}", Reason.MISSING_OUTPUT, "no value for outputs.id == `1`"),
-    ],
-)
+@pytest.mark.parametrize(("url", "reason", "error"), [
+    ("/x/${outputs.id}", Reason.MISSING_OUTPUT, "no value for outputs.id"),
+    ("/x/${input.a}/${input.b}", Reason.MISSING_INPUT, "no value for input.a, input.b"),
+    ("${input == `null`}", Reason.MISSING_INPUT, "no value for input == `null`"),
+    ("${outputs.id == `1`}", Reason.MISSING_OUTPUT, "no value for outputs.id == `1`"),
+])  # fmt: skip
 def test_a_url_that_never_has_a_value_is_the_end(url: str, reason: Reason, error: str) -> None:
     with Site() as site:
         asked = provider(rules(site.url, submit={"url": url}))
@@ -330,21 +327,15 @@ def test_the_pages_of_a_result_are_joined() -> None:
         assert found.outcome == Completed([1, 2, 3])
 
 
-@pytest.mark.parametrize(
-    ("page", "kind", "reason"),
-    [
-        (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"),
-        (Says(503), "retry", "http"),
-        (Says(404, {"error": "gone"}), "failed", "upstream"),
-        (Says(200, "<html>"), "retry", "undecodable"),
-        (Says(200, {"data": [2], "next": "/f1"}), "retry", "pages-without-end"),
-        (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "failed", "refused-target"),
-        (Says(200, {"data": [2], "next": "ftp://a.example/"}), "failed", "invalid-request"),
-        (Says(200, b" " * (MAX_RESPONSE_BYTES + 1)), "failed", "too-large"),
-        (Cut(b""), "retry", "transport"),
-        (Says(200, {"data": [2], "status": "busy"}), "retry", "acceptor"),
-    ],
-)
+@pytest.mark.parametrize(("page", "kind", "reason"), [
+    (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"), (Says(503), "retry", "http"),
+    (Says(404, {"error": "gone"}), "failed", "upstream"), (Says(200, "<html>"), "retry", "undecodable"),
+    (Says(200, {"data": [2], "next": "/f1"}), "retry", "pages-without-end"),
+    (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "failed", "refused-target"),
+    (Says(200, {"data": [2], "next": "ftp://a.example/"}), "failed", "invalid-request"),
+    (Says(200, b" " * (MAX_RESPONSE_BYTES + 1)), "failed", "too-large"), (Cut(b""), "retry", "transport"),
+    (Says(200, {"data": [2], "status": "busy"}), "retry", "acceptor"),
+])  # fmt: skip
 def test_a_page_that_is_none_makes_no_half_result(page: Any, kind: str, reason: str) -> None:
     busy = {"state": "retry", "expected": "busy", "on": ["result"]}
     with Site() as site:
@@ -355,14 +346,10 @@ def test_a_page_that_is_none_makes_no_half_result(page: Any, kind: str, reason: 
 # --- failure, grace, resubmit
 
 
-@pytest.mark.parametrize(
-    ("submit", "reason"),
-    [
-        ({"url": "/x"}, "too-large"),
-        ({"url": "http://10.0.0.1/"}, "refused-target"),
-        ({"url": "/x", "headers": {"X": "a\r\nb"}}, "invalid-request"),
-    ],
-)
+@pytest.mark.parametrize(("submit", "reason"), [
+    ({"url": "/x"}, "too-large"), ({"url": "http://10.0.0.1/"}, "refused-target"),
+    ({"url": "/x", "headers": {"X": "a\r\nb"}}, "invalid-request"),
+])  # fmt: skip
 def test_what_another_try_would_only_meet_again_is_the_end(submit: Any, reason: str) -> None:
     with Site(Says(200, b" " * (MAX_RESPONSE_BYTES + 1))) as site:
         assert outcome(ask(provider(rules(site.url, submit=submit))))["reason"] == reason
@@ -403,14 +390,10 @@ def test_a_resubmit_begins_another_job_and_no_more_of_them_than_the_file_allows(
         assert site.paths == ["/jobs/j", "/jobs", "/jobs/j"]
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        {"matcher": "status", "expected": 303},
-        {"argument": "statusCode", "expected": 303},
-        {"argument": "statusCode >= `300` && statusCode < `400`", "expected": True},
-    ],
-)
+@pytest.mark.parametrize("named", [
+    {"matcher": "status", "expected": 303}, {"argument": "statusCode", "expected": 303},
+    {"argument": "statusCode >= `300` && statusCode < `400`", "expected": True},
+])  # fmt: skip
 def test_a_redirect_that_an_acceptor_names_is_the_answer(named: Any) -> None:
     acceptors = [{"state": "success"} | named]
     file = POLLED | {"poll": POLLED["poll"] | {"outputs": {"link": "headers.location"}}, "result": RESULT}

@@ -115,12 +115,10 @@ def test_all_schemes_of_a_file_are_applied() -> None:
 
 
 SCHEMES: list[Scheme] = [
-    Http(scheme="bearer", secret=REFERENCE),
-    Http(scheme="basic", secret=REFERENCE),
+    Http(scheme="bearer", secret=REFERENCE), Http(scheme="basic", secret=REFERENCE),
     ApiKey(where="header", name="X-Key", prefix="", secret=REFERENCE),
-    ApiKey(where="query", name="key", prefix="", secret=REFERENCE),
-    oauth("http://127.0.0.1:1/token"),
-]
+    ApiKey(where="query", name="key", prefix="", secret=REFERENCE), oauth("http://127.0.0.1:1/token"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -226,19 +224,15 @@ def test_a_refused_token_is_not_used_again_and_another_is_left_alone() -> None:
         assert site.token(credentials) == "token-2"
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        Says(400, {"error": "invalid_client"}), Says(401), Says(500), Says(201, {"access_token": "a"}), Says(200),
-        Says(200, b"<html>"), Says(200, []), Says(200, "null"), Says(200, '"token"'), Says(200, {}),
-        Says(200, {"access_token": None}), Says(200, {"access_token": ""}), Says(200, {"access_token": 5}),
-        Says(200, {"access_token": "a\r\nX: y"}), Says(200, {"access_token": "a b\n"}),
-        Says(200, {"access_token": "€"}), Says(200, {"access_token": "a", "expires_in": "soon"}),
-        Says(200, {"access_token": "a", "expires_in": [1]}),
-        Says(200, '{"access_token": "a", "expires_in": ' + "9" * 400 + "}"),
-        Says(200, '{"access_token": "a", "expires_in": NaN}'), Says(302, b"", {"Location": "/elsewhere"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("said", [
+    Says(400, {"error": "invalid_client"}), Says(401), Says(500), Says(201, {"access_token": "a"}), Says(200),
+    Says(200, b"<html>"), Says(200, []), Says(200, "null"), Says(200, '"token"'), Says(200, {}),
+    Says(200, {"access_token": None}), Says(200, {"access_token": ""}), Says(200, {"access_token": 5}),
+    Says(200, {"access_token": "a\r\nX: y"}), Says(200, {"access_token": "a b\n"}), Says(200, {"access_token": "€"}),
+    Says(200, {"access_token": "a", "expires_in": "soon"}), Says(200, {"access_token": "a", "expires_in": [1]}),
+    Says(200, '{"access_token": "a", "expires_in": ' + "9" * 400 + "}"),
+    Says(200, '{"access_token": "a", "expires_in": NaN}'), Says(302, b"", {"Location": "/elsewhere"}),
+])  # fmt: skip
 def test_an_answer_without_a_usable_token_is_trouble(said: Says) -> None:
     with Site(said) as site:
         with trouble("token"):
@@ -380,13 +374,10 @@ def test_a_rotated_parameter_reaches_the_provider_within_the_attempt(environment
 # --- and nobody hears of it
 
 
-@pytest.mark.parametrize(
-    "scheme",
-    [
-        BEARER, BEARER | {"scheme": "basic"}, KEY, KEY | {"in": "query"}, OAUTH | {"tokenUrl": "TOKEN"},
-        OAUTH | {"tokenUrl": "TOKEN", "clientAuth": "post"},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("scheme", [
+    BEARER, BEARER | {"scheme": "basic"}, KEY, KEY | {"in": "query"}, OAUTH | {"tokenUrl": "TOKEN"},
+    OAUTH | {"tokenUrl": "TOKEN", "clientAuth": "post"},
+])  # fmt: skip
 @pytest.mark.parametrize("way", ["answered", "refused", "redirected", "cut off", "no word", "junk"])
 def test_no_outcome_record_or_log_line_holds_a_secret(
     scheme: dict[str, str], way: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
