@@ -18,19 +18,7 @@ from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
 from shared.reasons import Reason
 from shared.record import Record
-from tests.support.asking import (
-    DONE,
-    NO_JITTER,
-    POLLED,
-    TASK,
-    Secrets,
-    ask,
-    outcome,
-    provider,
-    record,
-    rules,
-    submitted,
-)
+from tests.support.asking import DONE, NO_JITTER, POLLED, Secrets, ask, outcome, provider, record, rules, submitted
 from tests.support.clock import START_MS
 from tests.support.servers import ELSEWHERE, PUBLIC, Cut, Peer, Says, Seen, Site, Wire, internet
 
@@ -258,10 +246,9 @@ def test_a_result_that_is_wanted_as_a_link_is_not_fetched() -> None:
         assert ask(provider(rules(site.url, **as_link)), submitted()).outcome == Completed(site.url + "/f?sig=1")
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [(Says(503), "http"), (Says(200, "<html>"), "undecodable"), (Cut(b""), "transport"), (Says(429), "http")],
-)
+@pytest.mark.parametrize(("said", "reason"), [
+    (Says(503), "http"), (Says(200, "<html>"), "undecodable"), (Cut(b""), "transport"), (Says(429), "http"),
+])  # fmt: skip
 def test_trouble_with_a_result_asks_after_the_job_again(said: Any, reason: str) -> None:
     poll = Says(200, {"status": "completed", "link": "/f"})
     routes = {"/jobs/j": poll, "/f": [said, Says(200, {"data": 1})]}
@@ -410,7 +397,7 @@ def attempt(found: Rules, known: Record, clock: Callable[[], float]) -> Finding:
     """An attempt of 20 seconds that believes in this clock."""
     transport = Transport(2, clock=clock)
     exchange = Exchange(found.servers, transport, Credentials((), Secrets(), transport), clock=clock)
-    context = {"input": known.input, "outputs": known.outputs or {}, "task": {"id": "t", "name": TASK.name}}
+    context = {"input": known.input, "outputs": known.outputs or {}, "task": {"id": "t", "name": "a"}}
     return Attempt(found, Delays(found, Random(1)), exchange.begin(20, None), context, known, START_MS).run()
 
 
@@ -443,10 +430,9 @@ def test_a_slow_chain_of_operations_has_one_time_for_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize(
-    ("known", "reason"),
-    [({}, "http"), ({"errors": 3}, "too-many-errors"), ({"submitted_at": START_MS - 99_000}, "timeout")],
-)
+@pytest.mark.parametrize(("known", "reason"), [
+    ({}, "http"), ({"errors": 3}, "too-many-errors"), ({"submitted_at": START_MS - 99_000}, "timeout"),
+])  # fmt: skip
 def test_who_says_when_to_come_back_is_left_alone_by_all_though_the_task_ends_with_it(
     status: int, known: Any, reason: str
 ) -> None:

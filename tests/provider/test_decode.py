@@ -107,10 +107,9 @@ def test_text_is_read_in_its_charset(content_type: str, body: bytes, text: str) 
     assert decoded(body, content_type, "text") == text
 
 
-@pytest.mark.parametrize(
-    "charset",
-    ["nonsense", "hex", "rot13", "zlib", "punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined"],
-)
+@pytest.mark.parametrize("charset", [
+    "nonsense", "hex", "rot13", "zlib", "punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined",
+])  # fmt: skip
 def test_a_charset_that_is_none_is_refused(charset: str) -> None:
     with pytest.raises(ValueError, match="unknown charset"):
         decoded(b"x", f"text/plain; charset={charset}")

@@ -19,19 +19,7 @@ from shared.record import Record
 from shared.store import Store
 from shared.task import Task
 from shared.work.worker import record_of
-from tests.support.asking import (
-    DONE,
-    NO_JITTER,
-    POLLED,
-    TASK,
-    ask,
-    file_at,
-    outcome,
-    provider,
-    record,
-    rules,
-    submitted,
-)
+from tests.support.asking import NO_JITTER, POLLED, TASK, ask, file_at, outcome, provider, record, rules, submitted
 from tests.support.clock import START_MS
 from tests.support.servers import GUARD_SECONDS, Cut, Peer, Says, Seen, Site, Wire
 
@@ -95,7 +83,7 @@ def test_an_attempt_goes_on_from_the_item_when_redis_has_lost_everything(store: 
     assert (resumed.submitted_at, resumed.resubmits) == (START_MS - 7000, 1)
     with Site(Says(200, {"status": "lost"})) as site:
         lost = {"state": "resubmit", "expected": "lost"}
-        found = ask(provider(rules(site.url, **POLLED, acceptors=[lost, DONE])), resumed)
+        found = ask(provider(rules(site.url, **POLLED, acceptors=[lost])), resumed)
         assert site.paths == ["/jobs/j"]
         assert found.outcome == Failed(Reason.TOO_MANY_RESUBMITS)
 

@@ -24,19 +24,7 @@ from shared.provider.wire.transport import Transport
 from shared.reasons import Reason
 from tests.support.asking import Secrets, ask, outcome, provider, rules, trouble
 from tests.support.clock import Clock
-from tests.support.servers import (
-    ELSEWHERE,
-    GUARD_SECONDS,
-    PUBLIC,
-    Cut,
-    Peer,
-    Says,
-    Seen,
-    Site,
-    Wire,
-    internet,
-    redirects,
-)
+from tests.support.servers import ELSEWHERE, GUARD_SECONDS, PUBLIC, Cut, Peer, Says, Seen, Site, Wire, internet
 
 MARKER = "s3cr3t-marker"
 REFERENCE = Reference("env:SECRET")
@@ -243,7 +231,7 @@ def test_an_answer_without_a_usable_token_is_trouble(said: Says) -> None:
 @pytest.mark.parametrize("auth", ["basic", "post"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_client_secret_follows_no_redirect(auth: Any, status: int) -> None:
-    with Site() as there, Site(redirects({"/token": (status, "http://elsewhere.example/token")})) as here:
+    with Site() as there, Site(Says(status, b"", {"Location": "http://elsewhere.example/token"})) as here:
         hosts = {"login.example": (PUBLIC, here), "elsewhere.example": (ELSEWHERE, there)}
         with internet(hosts), trouble("token"):
             attached(oauth("http://login.example/token", client_auth=auth))

@@ -241,35 +241,26 @@ def test_check_says_every_fault_at_once_each_with_its_place_and_production_the_f
     } <= set(said)
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        ({"server": ["https://a.example"]}, "$.server: is not known; did you mean servers? There are $schema, "),
-        (EVERYTHING | {"polling": {"min_delay": 1}}, "$.polling.min_delay: is not known; did you mean minDelay?"),
-        (changed(("acceptors", 0, "state"), "sucess"), "; did you mean success?"),
-        (changed(("security", 0, "scheme"), "Bearer"), "must be one of basic, bearer; did you mean bearer?"),
-        (changed(("security",), {}), "$.security: must be a list"),
-        (changed(("submit",), 5), "$.submit: must be an object or a list of objects"),
-        (changed(("submit",), []), "$.submit: must not be empty"),
-        (changed(("submit", 0), 5), "$.submit[0]: must be an object"),
-        (changed(("result", "body"), "${input.a == true}"), "reads a field 'true'; the value needs backticks: `true`"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("file", "said"), [
+    ({"server": ["https://a.example"]}, "$.server: is not known; did you mean servers? There are $schema, "),
+    (EVERYTHING | {"polling": {"min_delay": 1}}, "$.polling.min_delay: is not known; did you mean minDelay?"),
+    (changed(("acceptors", 0, "state"), "sucess"), "; did you mean success?"),
+    (changed(("security", 0, "scheme"), "Bearer"), "must be one of basic, bearer; did you mean bearer?"),
+    (changed(("security",), {}), "$.security: must be a list"),
+    (changed(("submit",), 5), "$.submit: must be an object or a list of objects"),
+    (changed(("submit",), []), "$.submit: must not be empty"),
+    (changed(("submit", 0), 5), "$.submit[0]: must be an object"),
+    (changed(("result", "body"), "${input.a == true}"), "reads a field 'true'; the value needs backticks: `true`"),
+], ids=str)  # fmt: skip
 def test_check_says_what_was_perhaps_meant(file: Json, said: str) -> None:
     assert any(said in fault for fault in told(file)), told(file)
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        ({}, "$.servers: is missing"),
-        (EVERYTHING | {"server": 1}, "$.server: is not known"),
-        (changed(("polling", "minDelay"), -1), "$.polling.minDelay: Expected `float` >= 0.0"),
-        (changed(("submit", 0, "outputs", "id"), "a..b"), "$.submit[0].outputs[...]: 'a..b' is not JMESPath"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("file", "said"), [
+    ({}, "$.servers: is missing"), (EVERYTHING | {"server": 1}, "$.server: is not known"),
+    (changed(("polling", "minDelay"), -1), "$.polling.minDelay: Expected `float` >= 0.0"),
+    (changed(("submit", 0, "outputs", "id"), "a..b"), "$.submit[0].outputs[...]: 'a..b' is not JMESPath"),
+], ids=str)  # fmt: skip
 def test_production_says_where_the_fault_is(file: Json, said: str) -> None:
     assert str(fault(file)).startswith(said)
 

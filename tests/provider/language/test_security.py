@@ -62,10 +62,9 @@ def test_no_security_is_none() -> None:
     assert rules("http://a.example").security == ()
 
 
-@pytest.mark.parametrize(
-    "reference",
-    ["ssm:/a", "ssm:/a/b.c-d_e", "secretsmanager:a", "secretsmanager:a/b#key", "secretsmanager:arn:aws:x#k", "env:_A1"],
-)
+@pytest.mark.parametrize("reference", [
+    "ssm:/a", "ssm:/a/b.c-d_e", "secretsmanager:a", "secretsmanager:a/b#key", "secretsmanager:arn:aws:x#k", "env:_A1",
+])  # fmt: skip
 def test_a_secret_is_named_by_a_reference(reference: str) -> None:
     assert schemes(BEARER | {"secret": reference}) == (Http(scheme="bearer", secret=Reference(reference)),)
 

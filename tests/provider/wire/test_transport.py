@@ -258,10 +258,9 @@ def test_what_is_cut_off_or_is_no_http_is_no_answer(text: bytes) -> None:
         assert reason(wire.url) == "transport"
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n", b""), (b"", Says(200, "smuggled").raw())],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    (b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n", b""), (b"", Says(200, "smuggled").raw()),
+])  # fmt: skip
 def test_an_interim_answer_or_what_comes_after_one_is_taken_for_no_answer(before: bytes, after: bytes) -> None:
     with Site(lambda seen: before + Says(200, seen.path).raw() + after) as site:
         transport = Transport(2)
