@@ -11,16 +11,12 @@ from local import ROOT
 from local.output import UNREAD, until_unread
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "local.provider check shared/providers",
-        "local.provider replay tests/conversations/language.vectors.json",
-        "local.provider replay --help",
-        pytest.param("local.dev --free-ports", marks=[pytest.mark.server, pytest.mark.slow]),
-        pytest.param("local.demo", marks=[pytest.mark.server, pytest.mark.slow]),
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    "local.provider check shared/providers", "local.provider replay tests/conversations/language.vectors.json",
+    "local.provider replay --help",
+    pytest.param("local.dev --free-ports", marks=[pytest.mark.server, pytest.mark.slow]),
+    pytest.param("local.demo", marks=[pytest.mark.server, pytest.mark.slow]),
+])  # fmt: skip
 def test_a_command_ends_quietly_when_nobody_reads_its_output(arguments: str, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -18,19 +18,7 @@ from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
 from shared.reasons import Reason
 from shared.record import Record
-from tests.support.asking import (
-    DONE,
-    NO_JITTER,
-    POLLED,
-    TASK,
-    Secrets,
-    ask,
-    outcome,
-    provider,
-    record,
-    rules,
-    submitted,
-)
+from tests.support.asking import DONE, NO_JITTER, POLLED, Secrets, ask, outcome, provider, record, rules, submitted
 from tests.support.clock import START_MS
 from tests.support.servers import ELSEWHERE, PUBLIC, Cut, Peer, Says, Seen, Site, Wire, internet
 
@@ -165,15 +153,12 @@ def test_a_job_that_cannot_be_asked_after_is_the_end() -> None:
         assert found.outcome == Failed(Reason.MISSING_OUTPUT, "no id")
 
 
-@pytest.mark.parametrize(
-    ("url", "reason", "error"),
-    [
-        ("/x/${outputs.id}", Reason.MISSING_OUTPUT, "no value for outputs.id"),
-        ("/x/${input.a}/${input.b}", Reason.MISSING_INPUT, "no value for input.a, input.b"),
-        ("${input == `null`}", Reason.MISSING_INPUT, "no value for input == `null`"),
-        ("${outputs.id == `1`}", Reason.MISSING_OUTPUT, "no value for outputs.id == `1`"),
-    ],
-)
+@pytest.mark.parametrize(("url", "reason", "error"), [
+    ("/x/${outputs.id}", Reason.MISSING_OUTPUT, "no value for outputs.id"),
+    ("/x/${input.a}/${input.b}", Reason.MISSING_INPUT, "no value for input.a, input.b"),
+    ("${input == `null`}", Reason.MISSING_INPUT, "no value for input == `null`"),
+    ("${outputs.id == `1`}", Reason.MISSING_OUTPUT, "no value for outputs.id == `1`"),
+])  # fmt: skip
 def test_a_url_that_never_has_a_value_is_the_end(url: str, reason: Reason, error: str) -> None:
     with Site() as site:
         asked = provider(rules(site.url, submit={"url": url}))
@@ -261,10 +246,9 @@ def test_a_result_that_is_wanted_as_a_link_is_not_fetched() -> None:
         assert ask(provider(rules(site.url, **as_link)), submitted()).outcome == Completed(site.url + "/f?sig=1")
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [(Says(503), "http"), (Says(200, "<html>"), "undecodable"), (Cut(b""), "transport"), (Says(429), "http")],
-)
+@pytest.mark.parametrize(("said", "reason"), [
+    (Says(503), "http"), (Says(200, "<html>"), "undecodable"), (Cut(b""), "transport"), (Says(429), "http"),
+])  # fmt: skip
 def test_an_error_with_a_result_asks_after_the_job_again(said: Any, reason: str) -> None:
     poll = Says(200, {"status": "completed", "link": "/f"})
     routes = {"/jobs/j": poll, "/f": [said, Says(200, {"data": 1})]}
@@ -330,21 +314,15 @@ def test_the_pages_of_a_result_are_joined() -> None:
         assert found.outcome == Completed([1, 2, 3])
 
 
-@pytest.mark.parametrize(
-    ("page", "kind", "reason"),
-    [
-        (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"),
-        (Says(503), "retry", "http"),
-        (Says(404, {"error": "gone"}), "failed", "upstream"),
-        (Says(200, "<html>"), "retry", "undecodable"),
-        (Says(200, {"data": [2], "next": "/f1"}), "retry", "pages-without-end"),
-        (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "failed", "refused-target"),
-        (Says(200, {"data": [2], "next": "ftp://a.example/"}), "failed", "invalid-request"),
-        (Says(200, b" " * (MAX_RESPONSE_BYTES + 1)), "failed", "too-large"),
-        (Cut(b""), "retry", "transport"),
-        (Says(200, {"data": [2], "status": "busy"}), "retry", "acceptor"),
-    ],
-)
+@pytest.mark.parametrize(("page", "kind", "reason"), [
+    (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"), (Says(503), "retry", "http"),
+    (Says(404, {"error": "gone"}), "failed", "upstream"), (Says(200, "<html>"), "retry", "undecodable"),
+    (Says(200, {"data": [2], "next": "/f1"}), "retry", "pages-without-end"),
+    (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "failed", "refused-target"),
+    (Says(200, {"data": [2], "next": "ftp://a.example/"}), "failed", "invalid-request"),
+    (Says(200, b" " * (MAX_RESPONSE_BYTES + 1)), "failed", "too-large"), (Cut(b""), "retry", "transport"),
+    (Says(200, {"data": [2], "status": "busy"}), "retry", "acceptor"),
+])  # fmt: skip
 def test_a_page_that_is_none_makes_no_half_result(page: Any, kind: str, reason: str) -> None:
     busy = {"state": "retry", "expected": "busy", "on": ["result"]}
     with Site() as site:
@@ -355,14 +333,10 @@ def test_a_page_that_is_none_makes_no_half_result(page: Any, kind: str, reason: 
 # --- failure, grace, resubmit
 
 
-@pytest.mark.parametrize(
-    ("submit", "reason"),
-    [
-        ({"url": "/x"}, "too-large"),
-        ({"url": "http://10.0.0.1/"}, "refused-target"),
-        ({"url": "/x", "headers": {"X": "a\r\nb"}}, "invalid-request"),
-    ],
-)
+@pytest.mark.parametrize(("submit", "reason"), [
+    ({"url": "/x"}, "too-large"), ({"url": "http://10.0.0.1/"}, "refused-target"),
+    ({"url": "/x", "headers": {"X": "a\r\nb"}}, "invalid-request"),
+])  # fmt: skip
 def test_what_another_try_would_only_meet_again_is_the_end(submit: Any, reason: str) -> None:
     with Site(Says(200, b" " * (MAX_RESPONSE_BYTES + 1))) as site:
         assert outcome(ask(provider(rules(site.url, submit=submit))))["reason"] == reason
@@ -403,14 +377,10 @@ def test_a_resubmit_begins_another_job_and_no_more_of_them_than_the_file_allows(
         assert site.paths == ["/jobs/j", "/jobs", "/jobs/j"]
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        {"matcher": "status", "expected": 303},
-        {"argument": "statusCode", "expected": 303},
-        {"argument": "statusCode >= `300` && statusCode < `400`", "expected": True},
-    ],
-)
+@pytest.mark.parametrize("named", [
+    {"matcher": "status", "expected": 303}, {"argument": "statusCode", "expected": 303},
+    {"argument": "statusCode >= `300` && statusCode < `400`", "expected": True},
+])  # fmt: skip
 def test_a_redirect_that_an_acceptor_names_is_the_answer(named: Any) -> None:
     acceptors = [{"state": "success"} | named]
     file = POLLED | {"poll": POLLED["poll"] | {"outputs": {"link": "headers.location"}}, "result": RESULT}
@@ -427,7 +397,7 @@ def attempt(found: Rules, known: Record, clock: Callable[[], float]) -> Finding:
     """An attempt of 20 seconds that believes in this clock."""
     transport = Transport(2, clock=clock)
     exchange = Exchange(found.servers, transport, Credentials((), Secrets(), transport), clock=clock)
-    context = {"input": known.input, "outputs": known.outputs or {}, "task": {"id": "t", "name": TASK.name}}
+    context = {"input": known.input, "outputs": known.outputs or {}, "task": {"id": "t", "name": "a"}}
     return Attempt(found, Delays(found, Random(1)), exchange.begin(20, None), context, known, START_MS).run()
 
 
@@ -460,10 +430,9 @@ def test_a_slow_chain_of_operations_has_one_time_for_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize(
-    ("known", "reason"),
-    [({}, "http"), ({"errors": 3}, "too-many-errors"), ({"submitted_at": START_MS - 99_000}, "timeout")],
-)
+@pytest.mark.parametrize(("known", "reason"), [
+    ({}, "http"), ({"errors": 3}, "too-many-errors"), ({"submitted_at": START_MS - 99_000}, "timeout"),
+])  # fmt: skip
 def test_who_says_when_to_come_back_is_left_alone_by_all_though_the_task_ends_with_it(
     status: int, known: Any, reason: str
 ) -> None:

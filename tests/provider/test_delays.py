@@ -82,13 +82,10 @@ def test_a_hint_replaces_the_backoff_and_is_not_shortened_by_the_longest_wait() 
     assert made.retry(submitted(), START_MS, Reason.HTTP, 500).outcome == Retry(500, Reason.HTTP)
 
 
-@pytest.mark.parametrize(
-    ("now", "hint", "delay"),
-    [
-        (90, 10, 10), (90, 11, 10), (97, 50, 3), (98, 50, 2), (98.1, 50, None), (100, 50, None), (100, 0, 0),
-        (100.1, 0, None), (5000, 50, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("now", "hint", "delay"), [
+    (90, 10, 10), (90, 11, 10), (97, 50, 3), (98, 50, 2), (98.1, 50, None), (100, 50, None), (100, 0, 0),
+    (100.1, 0, None), (5000, 50, None),
+])  # fmt: skip
 def test_a_wait_beyond_the_deadline_ends_there_or_is_the_end(now: float, hint: float, delay: float | None) -> None:
     made = made_by()
     for finding, kind in (
@@ -139,10 +136,7 @@ def outcome_delay(found: Pending | Retry | Completed | Failed) -> float:
             "maxErrors": st.integers(0, 10**6), "jitter": st.sampled_from(["full", "none"]),
         },
     ),
-    st.integers(0, 10**6),
-    st.integers(0, 10**6),
-    st.integers(-(2**50), 2**50),
-    st.none() | st.floats(0, 1e308),
+    st.integers(0, 10**6), st.integers(0, 10**6), st.integers(-(2**50), 2**50), st.none() | st.floats(0, 1e308),
 )  # fmt: skip
 def test_any_pace_waits_a_finite_time_or_ends(
     polling: dict[str, Any], polls: int, errors: int, later: int, hint: float | None
@@ -169,11 +163,8 @@ def named(*findings: Finding) -> dict[str, Finding]:
 
 
 GOOD = (
-    found(Pending(2)),
-    found(Completed(1)),
-    found(Failed(Reason.UPSTREAM), errors=2, reason="HTTP 422"),
-    found(TIMEOUT),
-)
+    found(Pending(2)), found(Completed(1)), found(Failed(Reason.UPSTREAM), errors=2, reason="HTTP 422"), found(TIMEOUT),
+)  # fmt: skip
 BAD = (
     *(found(Retry(2, reason), errors=1, reason=reason) for reason in (Reason.TRANSPORT, Reason.DEADLINE, Reason.HTTP)),
     found(Failed(Reason.TOO_MANY_ERRORS), errors=4, reason="http"),

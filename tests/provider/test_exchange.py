@@ -89,15 +89,10 @@ def test_a_link_that_is_no_http_url_is_not_sent(link: str) -> None:
         begun(site.url).send(operation("${input.link}"), CONTEXT | {"input": {"link": link}})
 
 
-@pytest.mark.parametrize(
-    ("url", "value"),
-    [
-        ("/${+input.a}", "/evil.example/steal"),
-        ("/${+input.a}", "/evil.example:80"),
-        ("h${+input.a}", "ttp://evil.example/"),
-        ("/${+input.a}${+input.a}", "/evil.example"),
-    ],
-)
+@pytest.mark.parametrize(("url", "value"), [
+    ("/${+input.a}", "/evil.example/steal"), ("/${+input.a}", "/evil.example:80"),
+    ("h${+input.a}", "ttp://evil.example/"), ("/${+input.a}${+input.a}", "/evil.example"),
+])  # fmt: skip
 def test_a_value_leads_to_no_other_host_than_the_file_says(url: str, value: str) -> None:
     with Site() as site, fails("invalid-request") as caught:
         begun(site.url).send(operation(url), CONTEXT | {"input": {"a": value}})
@@ -112,10 +107,9 @@ def test_a_url_that_begins_with_a_value_or_names_a_host_may_lead_elsewhere(url: 
         assert (len(here.calls), len(there.calls)) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("url", "target"),
-    [("/v/${input.a}/${+input.b}", "/v/%C3%A4%20b/50%25"), ("${input.link}", "/x%20y?d=50%25&s=a%2Bb&z=%25zz")],
-)
+@pytest.mark.parametrize(("url", "target"), [
+    ("/v/${input.a}/${+input.b}", "/v/%C3%A4%20b/50%25"), ("${input.link}", "/x%20y?d=50%25&s=a%2Bb&z=%25zz"),
+])  # fmt: skip
 def test_a_percent_sign_of_its_own_changes_nothing_else(url: str, target: str) -> None:
     given = {"a": "ä b", "b": "50%", "link": "/x%20y?d=50%&s=a%2Bb&z=%zz"}
     with Site() as site:
@@ -156,15 +150,10 @@ def test_credentials_win_over_a_header_and_a_parameter_of_the_file() -> None:
         assert (site.calls[0].headers.get_all("X-Key"), site.calls[0].query) == (["key"], "k=key")
 
 
-@pytest.mark.parametrize(
-    ("url", "query"),
-    [
-        ("/x?k=old", "k=key"),
-        ("/x?a=1&k=old&b=%26", "a=1&b=%26&k=key"),
-        ("/x?%6B=old&kk=1&k", "kk=1&k=key"),
-        ("/x", "k=key"),
-    ],
-)
+@pytest.mark.parametrize(("url", "query"), [
+    ("/x?k=old", "k=key"), ("/x?a=1&k=old&b=%26", "a=1&b=%26&k=key"), ("/x?%6B=old&kk=1&k", "kk=1&k=key"),
+    ("/x", "k=key"),
+])  # fmt: skip
 def test_a_link_that_has_the_key_already_is_sent_with_one(url: str, query: str) -> None:
     with Site() as site:
         sent(site, operation(url), security=[KEY | {"in": "query", "name": "k"}])
@@ -249,15 +238,10 @@ def test_without_a_link_there_is_one_page() -> None:
         assert len(walked(site, operation())) == 1
 
 
-@pytest.mark.parametrize(
-    ("link", "reason"),
-    [
-        ("/x", "pages-without-end"),
-        ("http://[", "invalid-request"),
-        ("ftp://a.example/", "invalid-request"),
-        ("http://10.0.0.1/", "refused-target"),
-    ],
-)
+@pytest.mark.parametrize(("link", "reason"), [
+    ("/x", "pages-without-end"), ("http://[", "invalid-request"), ("ftp://a.example/", "invalid-request"),
+    ("http://10.0.0.1/", "refused-target"),
+])  # fmt: skip
 def test_a_next_link_that_leads_nowhere_new_ends_it(link: Any, reason: str) -> None:
     with Site(Says(200, {"next": link})) as site, fails(reason):
         walked(site)

@@ -33,12 +33,10 @@ SECONDS = 20.0
 
 NASTY = st.text(st.sampled_from('ab/\\.:?#&=%@;\r\n\t \x00\x7fäé€\u2028{}$\ud800"<'), max_size=8)
 WORDS = st.sampled_from(["completed", "completed", "Working ", "FAILED", "lost", "busy", ""])
-LINKS = st.sampled_from(
-    [
-        "/x", "http://a.example/y", "http://b.example/z", "http://[", "ftp://a.example", "//c.example",
-        "http://10.0.0.1/", "..",
-    ]
-)  # fmt: skip
+LINKS = st.sampled_from([
+    "/x", "http://a.example/y", "http://b.example/z", "http://[", "ftp://a.example", "//c.example", "http://10.0.0.1/",
+    "..",
+])  # fmt: skip
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.just(10**400)
 LEAVES = st.none() | st.booleans() | NUMBERS | NASTY | WORDS | LINKS
 JSON = st.recursive(
@@ -113,15 +111,13 @@ class Scripted(Transport):
 
 # --- arbitrary files
 
-EXPRESSIONS = st.sampled_from(
-    [
-        "body", "body.status", "body.data", "body.id", "body.link", "body.next", "body.list[*].status", "statusCode",
-        'headers."retry-after"', "headers.location", "url", "input.v", "outputs.id", "null", "body.data[0]", "@",
-        "length(body.list)", "body.wait > `3`", "to_number(body.wait)", "sum(body.list)", "avg(body.list)",
-        "body.list[?status == 'completed']", "keys(body)", "sort(body.list)", "{a: body.id, b: input}", "&body",
-        "max_by(body.list, &id)", "join('/', body.list)", "ceil(to_number(body.wait))", "body.*.id", "body.list[::2]",
-    ]
-)  # fmt: skip
+EXPRESSIONS = st.sampled_from([
+    "body", "body.status", "body.data", "body.id", "body.link", "body.next", "body.list[*].status", "statusCode",
+    'headers."retry-after"', "headers.location", "url", "input.v", "outputs.id", "null", "body.data[0]", "@",
+    "length(body.list)", "body.wait > `3`", "to_number(body.wait)", "sum(body.list)", "avg(body.list)",
+    "body.list[?status == 'completed']", "keys(body)", "sort(body.list)", "{a: body.id, b: input}", "&body",
+    "max_by(body.list, &id)", "join('/', body.list)", "ceil(to_number(body.wait))", "body.*.id", "body.list[::2]",
+])  # fmt: skip
 INPUTS = [
     "/x", "/x/${input.v}", "${input.v}", "/x/${+input.v}?a=${task.name}", "http://b.example/${task.id}",
     "?q=${input.v}",
@@ -153,11 +149,9 @@ def operations(urls: list[str], **more: Any) -> st.SearchStrategy[dict[str, Any]
 
 
 RESULTS = operations(
-    INPUTS + OUTPUTS + RESPONSES,
-    decode=st.sampled_from(["auto", "json", "jsonl", "csv", "text", "url"]),
-    next=EXPRESSIONS,
-    optional=st.booleans(),
-)
+    INPUTS + OUTPUTS + RESPONSES, decode=st.sampled_from(["auto", "json", "jsonl", "csv", "text", "url"]),
+    next=EXPRESSIONS, optional=st.booleans(),
+)  # fmt: skip
 ACCEPTORS = st.fixed_dictionaries(
     {
         "state": st.sampled_from(["pending", "success", "failure", "retry", "resubmit"]),
@@ -181,41 +175,32 @@ DELAYS = st.sampled_from([0, 0.001, 1, 5, 3600, 1e9])
 POLLING = st.fixed_dictionaries(
     {},
     optional={
-        "initialDelay": DELAYS,
-        "minDelay": DELAYS,
-        "maxDelay": DELAYS,
-        "multiplier": st.sampled_from([1, 1.5, 10, 1e9]),
-        "jitter": st.sampled_from(["full", "none"]),
-        "maxWaitTime": st.sampled_from([0.001, 10, 86400]),
-        "maxErrors": st.integers(0, 3),
-        "maxResubmits": st.integers(0, 3),
-        "notFoundGrace": DELAYS,
+        "initialDelay": DELAYS, "minDelay": DELAYS, "maxDelay": DELAYS,
+        "multiplier": st.sampled_from([1, 1.5, 10, 1e9]), "jitter": st.sampled_from(["full", "none"]),
+        "maxWaitTime": st.sampled_from([0.001, 10, 86400]), "maxErrors": st.integers(0, 3),
+        "maxResubmits": st.integers(0, 3), "notFoundGrace": DELAYS,
         "hints": st.lists(
-            st.fixed_dictionaries(
-                {"argument": EXPRESSIONS, "unit": st.sampled_from(["s", "ms", "epoch", "http-date"])}
-            ),
+            st.fixed_dictionaries({
+                "argument": EXPRESSIONS, "unit": st.sampled_from(["s", "ms", "epoch", "http-date"]),
+            }),
             max_size=2,
         ),
     },
-)
+)  # fmt: skip
 SECURITY = st.lists(
-    st.sampled_from(
-        [
-            {"type": "http", "scheme": "bearer", "secret": "env:SECRET"},
-            {"type": "http", "scheme": "basic", "secret": "env:NOWHERE"},
-            {"type": "apiKey", "in": "query", "name": "key", "secret": "env:SECRET"},
-            {"type": "oauth2", "tokenUrl": f"{SERVER}/token", "clientId": "us", "clientSecret": "env:SECRET"},
-        ]
-    ),
+    st.sampled_from([
+        {"type": "http", "scheme": "bearer", "secret": "env:SECRET"},
+        {"type": "http", "scheme": "basic", "secret": "env:NOWHERE"},
+        {"type": "apiKey", "in": "query", "name": "key", "secret": "env:SECRET"},
+        {"type": "oauth2", "tokenUrl": f"{SERVER}/token", "clientId": "us", "clientSecret": "env:SECRET"},
+    ]),
     max_size=2,
-)
+)  # fmt: skip
 SUBMITS = operations(INPUTS)
 FILES = st.fixed_dictionaries(
     {
-        "servers": st.just([SERVER]),
-        "submit": SUBMITS | st.tuples(SUBMITS, operations(INPUTS + OUTPUTS)).map(list),
-        "acceptors": st.lists(ACCEPTORS, max_size=3).map(lambda some: [*some, DONE]),
-        "security": SECURITY,
+        "servers": st.just([SERVER]), "submit": SUBMITS | st.tuples(SUBMITS, operations(INPUTS + OUTPUTS)).map(list),
+        "acceptors": st.lists(ACCEPTORS, max_size=3).map(lambda some: [*some, DONE]), "security": SECURITY,
     },
     optional={
         "poll": operations(INPUTS + OUTPUTS), "result": RESULTS | st.lists(RESULTS, min_size=1, max_size=2),
@@ -272,34 +257,27 @@ def test_any_file_and_any_answers_give_one_outcome_each_time_and_in_time(
 
 # --- real sockets
 
-HEADS = st.sampled_from(
-    [
-        b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 302 Found\r\nLocation: /x\r\n",
-        b"HTTP/1.1 204 No\r\n", b"HTTP/1.1 101 Switching\r\n", b"HTTP/1.1 303 See\r\nLocation: http://[\r\n",
-        b"HTTP/1.1 200\r\n", b"HTTP/9.9 999 \xff\r\n", b"HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\n",
-        b"ICY 200 OK\r\n", b"", b"HTTP/1.1 503 Busy\r\nRetry-After: soon\r\n",
-    ]
-)  # fmt: skip
+HEADS = st.sampled_from([
+    b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 302 Found\r\nLocation: /x\r\n", b"HTTP/1.1 204 No\r\n",
+    b"HTTP/1.1 101 Switching\r\n", b"HTTP/1.1 303 See\r\nLocation: http://[\r\n", b"HTTP/1.1 200\r\n",
+    b"HTTP/9.9 999 \xff\r\n", b"HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\n", b"ICY 200 OK\r\n", b"",
+    b"HTTP/1.1 503 Busy\r\nRetry-After: soon\r\n",
+])  # fmt: skip
 FIELDS = st.lists(
-    st.sampled_from(
-        [
-            b"Content-Length: 5\r\n", b"Content-Length: -1\r\n", b"Content-Length: 1, 2\r\n",
-            b"Content-Length: x\r\n", b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: gzip, chunked\r\n",
-            b"Content-Encoding: gzip\r\n", b"Content-Encoding: deflate, br, zstd\r\n", b"Connection: close\r\n",
-            b"Content-Type: text/plain; charset=zlib\r\n", b"Set-Cookie: a=b; expires=Thu, 99 Foo 1\r\n",
-            b"no colon\r\n", b": empty\r\n", b" folded\r\n", b"X: \xff\x00\r\n", b"Location: \xff\r\n",
-            b"Retry-After: 1e400\r\n",
-        ]
-    ),
+    st.sampled_from([
+        b"Content-Length: 5\r\n", b"Content-Length: -1\r\n", b"Content-Length: 1, 2\r\n", b"Content-Length: x\r\n",
+        b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: gzip, chunked\r\n", b"Content-Encoding: gzip\r\n",
+        b"Content-Encoding: deflate, br, zstd\r\n", b"Connection: close\r\n",
+        b"Content-Type: text/plain; charset=zlib\r\n", b"Set-Cookie: a=b; expires=Thu, 99 Foo 1\r\n", b"no colon\r\n",
+        b": empty\r\n", b" folded\r\n", b"X: \xff\x00\r\n", b"Location: \xff\r\n", b"Retry-After: 1e400\r\n",
+    ]),
     max_size=4,
 ).map(b"".join)  # fmt: skip
-TAILS = st.sampled_from(
-    [
-        b"\r\n", b"\r\n{}", b'\r\n{"status": "completed"}', b"\r\n2\r\n{}\r\n0\r\n\r\n", b"\r\n-1\r\n{}",
-        b"\r\nffffffff\r\n{}", b"\r\n0\r\nX: y", b"", b"\n",
-        b"\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\x05\x00", b"\r\nzz\r\n",
-    ]
-)  # fmt: skip
+TAILS = st.sampled_from([
+    b"\r\n", b"\r\n{}", b'\r\n{"status": "completed"}', b"\r\n2\r\n{}\r\n0\r\n\r\n", b"\r\n-1\r\n{}",
+    b"\r\nffffffff\r\n{}", b"\r\n0\r\nX: y", b"", b"\n", b"\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\x05\x00",
+    b"\r\nzz\r\n",
+])  # fmt: skip
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

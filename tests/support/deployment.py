@@ -16,12 +16,9 @@ from tests.support.backend import Backend
 from tests.support.simulator import EXAMPLE, JOB, Simulator
 
 FILES: dict[str, Any] = {
-    "example": EXAMPLE,
-    "job": JOB,
-    "coin": EXAMPLE | {"polling": {"minDelay": 0, "multiplier": 1, "maxErrors": 1000}},
-    "impatient": JOB | {"firstAnswer": 0.2},
-    "accepting": EXAMPLE | {"firstAnswer": 0},
-}
+    "example": EXAMPLE, "job": JOB, "coin": EXAMPLE | {"polling": {"minDelay": 0, "multiplier": 1, "maxErrors": 1000}},
+    "impatient": JOB | {"firstAnswer": 0.2}, "accepting": EXAMPLE | {"firstAnswer": 0},
+}  # fmt: skip
 """Every provider that is deployed."""
 
 

@@ -171,15 +171,12 @@ def _faults(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     queue, dead = set(parts["queue"]), set(parts["dead"])
     processing = {name for name, score in parts["queue"].items() if score == 0}
     pairs = {
-        "in the queue and dead": queue & dead,
-        "state without a task": set(parts["state"]) - queue - dead,
+        "in the queue and dead": queue & dead, "state without a task": set(parts["state"]) - queue - dead,
         "record without a task": set(parts["tasks"]) - queue,
-        "task without state": (queue | dead) - set(parts["state"]),
-        "task without record": queue - set(parts["tasks"]),
-        "job of no task": set(parts["jobs"]) - queue,
-        "group of no task": set(parts["groups"]) - queue,
+        "task without state": (queue | dead) - set(parts["state"]), "task without record": queue - set(parts["tasks"]),
+        "job of no task": set(parts["jobs"]) - queue, "group of no task": set(parts["groups"]) - queue,
         "turns of groups without a group": set(parts["served"]) if not parts["groups"] else set(),
         "lease without a task at 0": set(parts["leases"]) - processing,
         "task at 0 without a lease": processing - set(parts["leases"]),
-    }
+    }  # fmt: skip
     return [f"{fault}: {sorted(names)}" for fault, names in pairs.items() if names]

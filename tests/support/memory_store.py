@@ -50,16 +50,10 @@ class MemoryStore:
         if not unchanged or (item is not None and item.status == "pending"):
             return None
         self.items[task] = pending_item(
-            task,
-            now,
-            generation=(item.generation if item else now) + 1,
-            input_digest=digest(input_),
-            group=group,
-            input=input_,
-            outputs=item.outputs if item and keep_outputs else None,
-            data=item.data if item and seen else None,
-            notify=frozenset([notify] if notify else []),
-        )
+            task, now, generation=(item.generation if item else now) + 1, input_digest=digest(input_), group=group,
+            input=input_, outputs=item.outputs if item and keep_outputs else None,
+            data=item.data if item and seen else None, notify=frozenset([notify] if notify else []),
+        )  # fmt: skip
         return self.items[task]
 
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
@@ -70,13 +64,9 @@ class MemoryStore:
         if item is not None and item.resubmits >= record.resubmits + (not resubmit):
             return Superseded(item)
         return self._write(
-            task,
-            record.generation,
-            updated_at=now,
-            submitted_at=record.submitted_at,
-            resubmits=record.resubmits,
+            task, record.generation, updated_at=now, submitted_at=record.submitted_at, resubmits=record.resubmits,
             **changes,
-        )
+        )  # fmt: skip
 
     def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
         known = {"outputs": record.outputs, "partial": record.partial}

@@ -21,27 +21,21 @@ JOB: dict[str, Any] = {
     "servers": ["https://api.acme.example"],
     "security": [{"type": "http", "scheme": "bearer", "secret": "ssm:/acme/token"}],
     "submit": {
-        "method": "POST",
-        "url": "/jobs",
-        "headers": {"Idempotency-Key": "${task.id}"},
-        "body": {"q": "${input.q}"},
+        "method": "POST", "url": "/jobs", "headers": {"Idempotency-Key": "${task.id}"}, "body": {"q": "${input.q}"},
         "outputs": {"id": "body.id"},
     },
     "poll": {"url": "/jobs/${outputs.id}"},
     "acceptors": [{"state": "success", "expected": "succeeded"}, {"state": "failure", "expected": "failed"}],
     "data": "body.data",
-}
+}  # fmt: skip
 REPORT: dict[str, Any] = {
     "security": [
-        {"type": "apiKey", "in": "header", "name": "Authorization", "prefix": "Key ", "secret": "env:REPORT_KEY"}
+        {"type": "apiKey", "in": "header", "name": "Authorization", "prefix": "Key ", "secret": "env:REPORT_KEY"},
     ],
-    "submit": JOB["submit"] | {"url": "/reports"},
-    "poll": {"url": "/reports/${outputs.id}"},
-    "status": "body.state",
+    "submit": JOB["submit"] | {"url": "/reports"}, "poll": {"url": "/reports/${outputs.id}"}, "status": "body.state",
     "acceptors": [{"state": "success", "expected": "ready"}, {"state": "pending", "expected": "drawing"}],
-    "data": "body.rows",
-    "error": "body.error.message",
-}
+    "data": "body.rows", "error": "body.error.message",
+}  # fmt: skip
 """For an `Api`, whose URL is to be its server."""
 BASIC = {"type": "http", "scheme": "basic", "secret": "env:A"}
 QUERY_KEY = {"type": "apiKey", "in": "query", "name": "k", "secret": "env:B"}

@@ -19,10 +19,8 @@ SLOTS = 16384
 
 Server = Callable[[Kind], RedisServer]
 SERVERS = (
-    "fakeredis",
-    pytest.param("valkey", marks=pytest.mark.server),
-    pytest.param("redis", marks=pytest.mark.server),
-)
+    "fakeredis", pytest.param("valkey", marks=pytest.mark.server), pytest.param("redis", marks=pytest.mark.server),
+)  # fmt: skip
 
 
 CLUSTER_OF_THREE = pytest.param("redis cluster of three", marks=pytest.mark.server)

@@ -15,17 +15,14 @@ from tests.support.servers import Peer, Says, Seen, Wire
 Json = Any
 
 EXAMPLE: Json = {
-    "servers": ["http://127.0.0.1:1"],
-    "submit": {"url": "/example", "query": {"task-name": "${task.name}"}},
+    "servers": ["http://127.0.0.1:1"], "submit": {"url": "/example", "query": {"task-name": "${task.name}"}},
     "acceptors": [
-        {"state": "pending", "expected": "async processing in progress"},
-        {"state": "success", "expected": "completed"},
-        {"state": "retry", "matcher": "status", "expected": 300},
-        {"state": "failure", "expected": "refused"},
+        {"state": "pending", "expected": "async processing in progress"}, {"state": "success", "expected": "completed"},
+        {"state": "retry", "matcher": "status", "expected": 300}, {"state": "failure", "expected": "refused"},
     ],
     "data": "body.data",
     "polling": {"initialDelay": 2, "minDelay": 2, "maxDelay": 30, "jitter": "none", "maxErrors": 5},
-}
+}  # fmt: skip
 """An API without jobs: the same request again and again."""
 
 JOB: Json = EXAMPLE | {

@@ -104,12 +104,9 @@ def ends(dynamodb: "DynamoDBClient", redis_server: Any) -> Iterator[Ends]:
 def put(stack: Any, request: Request, status: str, data: object = None) -> None:
     data = data or stack.third_party.whole(request.name)
     item = {
-        "task_id": {"S": request.task_id},
-        "status": {"S": status},
-        "created_at": {"N": "1000"},
-        "completed_at": {"N": "3500"},
-        "data": {"S": json.dumps(data)},
-    }
+        "task_id": {"S": request.task_id}, "status": {"S": status}, "created_at": {"N": "1000"},
+        "completed_at": {"N": "3500"}, "data": {"S": json.dumps(data)},
+    }  # fmt: skip
     stack.dynamodb.client().put_item(TableName=TABLE_NAME, Item=item)
 
 
@@ -145,8 +142,7 @@ COMPLETED = "every task is completed, one item each in DynamoDB"
 WRONG: dict[str, tuple[Callable[[Ends], None], str]] = {
     "an error": (lambda e: answer(e, 503, deduplicated=True), "every request was answered at once with what is known"),
     "begun twice": (
-        lambda e: answer(e, 202, deduplicated=False),
-        "of several requests for one task exactly one began it",
+        lambda e: answer(e, 202, deduplicated=False), "of several requests for one task exactly one began it",
     ),
     "not completed": (lambda e: put(e[0], JOB, "pending"), COMPLETED),
     "never asked for": (lambda e: put(e[0], OTHER, "completed"), COMPLETED),
@@ -155,10 +151,9 @@ WRONG: dict[str, tuple[Callable[[Ends], None], str]] = {
     "a coin tossed too often": (lambda e: ask_again(e, "coin?task-name=b"), ASKED),
     "a key left in Redis": (leave_a_key, "Redis holds nothing any more"),
     "another answer when asked again": (
-        answer_otherwise,
-        "asked again, every task is answered 200 from the stored data",
+        answer_otherwise, "asked again, every task is answered 200 from the stored data",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.server

@@ -29,17 +29,14 @@ def test_a_recorded_conversation_is_a_vector_that_replays(desk: Desk) -> None:
     assert "step 1 at " in desk.text
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        submit(url="/reports", contentType="application/x-www-form-urlencoded"),
-        submit(url="/reports", body="${task.name}", contentType="text/plain"),
-        submit(url="/reports", query={"a": ["b c", 1], "n": None}),
-        {"polling": {"jitter": "full", "minDelay": 0.5, "multiplier": 3}},
-        {"result": {"url": "/reports/${outputs.id}?final", "next": "body.next"}},
-        {"result": {"url": "/reports/${outputs.id}", "decode": "text"}, "data": "body"},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    submit(url="/reports", contentType="application/x-www-form-urlencoded"),
+    submit(url="/reports", body="${task.name}", contentType="text/plain"),
+    submit(url="/reports", query={"a": ["b c", 1], "n": None}),
+    {"polling": {"jitter": "full", "minDelay": 0.5, "multiplier": 3}},
+    {"result": {"url": "/reports/${outputs.id}?final", "next": "body.next"}},
+    {"result": {"url": "/reports/${outputs.id}", "decode": "text"}, "data": "body"},
+])  # fmt: skip
 def test_whatever_is_recorded_replays(desk: Desk, changes: dict[str, Json]) -> None:
     desk.record("--input", '{"q": ["x", 1]}', steps="steps", **changes)
 

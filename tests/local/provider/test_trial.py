@@ -33,17 +33,10 @@ def test_try_asks_only_addresses_that_the_file_names_or_the_public_ones(desk: De
     assert desk.api.site.calls == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"data": 5}, "$.data: must be a text"),
-        (
-            submit(url="/${input.kind}", body=None),
-            "= failed: missing-input: no value for input.kind (A URL needs an input",
-        ),
-    ],
-    ids=["a faulty file", "missing input"],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"data": 5}, "$.data: must be a text"),
+    (submit(url="/${input.kind}", body=None), "= failed: missing-input: no value for input.kind (A URL needs an input"),
+], ids=["a faulty file", "missing input"])  # fmt: skip
 def test_what_is_wrong_from_the_start_is_said_before_anything_is_sent(desk: Desk, changes: Json, said: str) -> None:
     assert desk("try", desk.report(**changes)) == 1
     assert said in desk.text

@@ -116,15 +116,10 @@ def test_try_says_why_there_was_no_connection(desk: Desk) -> None:
     assert "← no reply: the connection was refused" in desk.lines
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (socket.gaierror(), "there is no such name"),
-        (ConnectionResetError(), "the connection was closed"),
-        (ssl.SSLError(), "TLS failed"),
-        (ValueError(), None),
-    ],
-)
+@pytest.mark.parametrize(("error", "said"), [
+    (socket.gaierror(), "there is no such name"), (ConnectionResetError(), "the connection was closed"),
+    (ssl.SSLError(), "TLS failed"), (ValueError(), None),
+])  # fmt: skip
 def test_a_cause_is_found_behind_the_errors_that_follow_from_it(error: Exception, said: str | None) -> None:
     outer = OSError()
     outer.__context__ = error

@@ -24,19 +24,7 @@ from shared.provider.wire.transport import Transport
 from shared.reasons import Reason
 from tests.support.asking import Secrets, ask, fails, outcome, provider, rules
 from tests.support.clock import Clock
-from tests.support.servers import (
-    ELSEWHERE,
-    GUARD_SECONDS,
-    PUBLIC,
-    Cut,
-    Peer,
-    Says,
-    Seen,
-    Site,
-    Wire,
-    internet,
-    redirects,
-)
+from tests.support.servers import ELSEWHERE, GUARD_SECONDS, PUBLIC, Cut, Peer, Says, Seen, Site, Wire, internet
 
 MARKER = "s3cr3t-marker"
 REFERENCE = Reference("env:SECRET")
@@ -115,12 +103,10 @@ def test_all_schemes_of_a_file_are_applied() -> None:
 
 
 SCHEMES: list[Scheme] = [
-    Http(scheme="bearer", secret=REFERENCE),
-    Http(scheme="basic", secret=REFERENCE),
+    Http(scheme="bearer", secret=REFERENCE), Http(scheme="basic", secret=REFERENCE),
     ApiKey(where="header", name="X-Key", prefix="", secret=REFERENCE),
-    ApiKey(where="query", name="key", prefix="", secret=REFERENCE),
-    oauth("http://127.0.0.1:1/token"),
-]
+    ApiKey(where="query", name="key", prefix="", secret=REFERENCE), oauth("http://127.0.0.1:1/token"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -226,19 +212,15 @@ def test_a_refused_token_is_not_used_again_and_another_is_left_alone() -> None:
         assert site.token(credentials) == "token-2"
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        Says(400, {"error": "invalid_client"}), Says(401), Says(500), Says(201, {"access_token": "a"}), Says(200),
-        Says(200, b"<html>"), Says(200, []), Says(200, "null"), Says(200, '"token"'), Says(200, {}),
-        Says(200, {"access_token": None}), Says(200, {"access_token": ""}), Says(200, {"access_token": 5}),
-        Says(200, {"access_token": "a\r\nX: y"}), Says(200, {"access_token": "a b\n"}),
-        Says(200, {"access_token": "€"}), Says(200, {"access_token": "a", "expires_in": "soon"}),
-        Says(200, {"access_token": "a", "expires_in": [1]}),
-        Says(200, '{"access_token": "a", "expires_in": ' + "9" * 400 + "}"),
-        Says(200, '{"access_token": "a", "expires_in": NaN}'), Says(302, b"", {"Location": "/elsewhere"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("said", [
+    Says(400, {"error": "invalid_client"}), Says(401), Says(500), Says(201, {"access_token": "a"}), Says(200),
+    Says(200, b"<html>"), Says(200, []), Says(200, "null"), Says(200, '"token"'), Says(200, {}),
+    Says(200, {"access_token": None}), Says(200, {"access_token": ""}), Says(200, {"access_token": 5}),
+    Says(200, {"access_token": "a\r\nX: y"}), Says(200, {"access_token": "a b\n"}), Says(200, {"access_token": "€"}),
+    Says(200, {"access_token": "a", "expires_in": "soon"}), Says(200, {"access_token": "a", "expires_in": [1]}),
+    Says(200, '{"access_token": "a", "expires_in": ' + "9" * 400 + "}"),
+    Says(200, '{"access_token": "a", "expires_in": NaN}'), Says(302, b"", {"Location": "/elsewhere"}),
+])  # fmt: skip
 def test_an_answer_without_a_usable_token_is_an_error(said: Says) -> None:
     with Site(said) as site:
         with fails("token"):
@@ -249,7 +231,7 @@ def test_an_answer_without_a_usable_token_is_an_error(said: Says) -> None:
 @pytest.mark.parametrize("auth", ["basic", "post"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_client_secret_follows_no_redirect(auth: Any, status: int) -> None:
-    with Site() as there, Site(redirects({"/token": (status, "http://elsewhere.example/token")})) as here:
+    with Site() as there, Site(Says(status, b"", {"Location": "http://elsewhere.example/token"})) as here:
         hosts = {"login.example": (PUBLIC, here), "elsewhere.example": (ELSEWHERE, there)}
         with internet(hosts), fails("token"):
             attached(oauth("http://login.example/token", client_auth=auth))
@@ -380,13 +362,10 @@ def test_a_rotated_parameter_reaches_the_provider_within_the_attempt(environment
 # --- and nobody hears of it
 
 
-@pytest.mark.parametrize(
-    "scheme",
-    [
-        BEARER, BEARER | {"scheme": "basic"}, KEY, KEY | {"in": "query"}, OAUTH | {"tokenUrl": "TOKEN"},
-        OAUTH | {"tokenUrl": "TOKEN", "clientAuth": "post"},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("scheme", [
+    BEARER, BEARER | {"scheme": "basic"}, KEY, KEY | {"in": "query"}, OAUTH | {"tokenUrl": "TOKEN"},
+    OAUTH | {"tokenUrl": "TOKEN", "clientAuth": "post"},
+])  # fmt: skip
 @pytest.mark.parametrize("way", ["answered", "refused", "redirected", "cut off", "no word", "junk"])
 def test_no_outcome_record_or_log_line_holds_a_secret(
     scheme: dict[str, str], way: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]

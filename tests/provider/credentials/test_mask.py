@@ -22,19 +22,13 @@ def mask(*secrets: str) -> Mask:
 
 
 SPELLINGS = [
-    SECRET,
-    quote(SECRET),
-    quote(SECRET, safe=""),
-    quote_plus(SECRET),
-    quote(quote(SECRET, safe=""), safe=""),
-    quote(SECRET, safe="").lower().replace("secr3t", "sEcr3t"),
-    json.dumps(SECRET)[1:-1],
+    SECRET, quote(SECRET), quote(SECRET, safe=""), quote_plus(SECRET), quote(quote(SECRET, safe=""), safe=""),
+    quote(SECRET, safe="").lower().replace("secr3t", "sEcr3t"), json.dumps(SECRET)[1:-1],
     json.dumps(SECRET, ensure_ascii=False)[1:-1],
     json.dumps(SECRET)[1:-1].replace("/", r"\/").replace("&", r"\u0026").replace("<", r"\u003C"),
-    json.dumps(json.dumps(SECRET))[3:-3],
-    base64.b64encode(SECRET.encode()).decode(),
+    json.dumps(json.dumps(SECRET))[3:-3], base64.b64encode(SECRET.encode()).decode(),
     quote(base64.b64encode(SECRET.encode()).decode(), safe=""),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

@@ -24,49 +24,37 @@ def matches(found: Any, expected: Any, **parts: Any) -> bool:
     return acceptor(expected, **parts).matches(ENVELOPE | {"body": {"status": found}})
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        ("completed", "completed"), ("Completed", "COMPLETED"), (" done\t\n", "done"), ("done", " Done "),
-        ("STRASSE", "straße"), (1, 1), (1.0, 1), (True, True), (None, None), ([], [[]]), ({"a": [1]}, {"a": [1]}),
-        ("b", ["a", "b"]), (404, ["a", 404]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("found", "expected"), [
+    ("completed", "completed"), ("Completed", "COMPLETED"), (" done\t\n", "done"), ("done", " Done "),
+    ("STRASSE", "straße"), (1, 1), (1.0, 1), (True, True), (None, None), ([], [[]]), ({"a": [1]}, {"a": [1]}),
+    ("b", ["a", "b"]), (404, ["a", 404]),
+])  # fmt: skip
 def test_a_word_matches_trimmed_and_in_any_case_and_a_list_means_any_of(found: Any, expected: Any) -> None:
     assert matches(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (True, 1), (1, True), (False, 0), (None, False), (None, ""), (None, 0), ("200", 200), (200, "200"),
-        ("true", True), ("do ne", "done"), ("", "done"), ([], None), (["done"], "done"), ([True], [[1]]),
-        ([1, 2], [[1]]), ({"a": True}, {"a": 1}), ({"a": 1, "b": 2}, {"a": 1}), ("done", []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("found", "expected"), [
+    (True, 1), (1, True), (False, 0), (None, False), (None, ""), (None, 0), ("200", 200), (200, "200"), ("true", True),
+    ("do ne", "done"), ("", "done"), ([], None), (["done"], "done"), ([True], [[1]]), ([1, 2], [[1]]),
+    ({"a": True}, {"a": 1}), ({"a": 1, "b": 2}, {"a": 1}), ("done", []),
+])  # fmt: skip
 def test_everything_else_matches_strictly(found: Any, expected: Any) -> None:
     assert not matches(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("found", "any_of", "all_of"),
-    [
-        ([], False, False), (["a"], True, True), (["A ", "b"], True, False), (["b"], False, False),
-        ("a", False, False), (None, False, False), ({"x": "a"}, False, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("found", "any_of", "all_of"), [
+    ([], False, False), (["a"], True, True), (["A ", "b"], True, False), (["b"], False, False), ("a", False, False),
+    (None, False, False), ({"x": "a"}, False, False),
+])  # fmt: skip
 def test_lists_match_by_any_or_all_of_their_values(found: Any, any_of: bool, all_of: bool) -> None:
     assert matches(found, "a", matcher="pathAny") == any_of
     assert matches(found, "a", matcher="pathAll") == all_of
 
 
-@pytest.mark.parametrize(
-    ("status", "expected", "is_match"),
-    [
-        (200, 200, True), (200, 201, False), (200, "200", True), (204, "2XX", True), (204, "2xx", True),
-        (204, "20X", True), (214, "20X", False), (404, ["2XX", 404], True), (200, 200.0, True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("status", "expected", "is_match"), [
+    (200, 200, True), (200, 201, False), (200, "200", True), (204, "2XX", True), (204, "2xx", True), (204, "20X", True),
+    (214, "20X", False), (404, ["2XX", 404], True), (200, 200.0, True),
+])  # fmt: skip
 def test_a_status_matches_as_a_number_or_a_range(status: int, expected: Any, is_match: bool) -> None:
     found = acceptor(expected, matcher="status").matches(ENVELOPE | {"statusCode": status})
     assert found == is_match
@@ -82,18 +70,12 @@ def test_what_can_be_no_status_is_a_fault_of_the_file(expected: Any) -> None:
         rules("http://a.example", acceptors=acceptors)
 
 
-@pytest.mark.parametrize(
-    ("status", "stage", "verdict"),
-    [
-        (200, "submit", "pending"),
-        (204, "poll", "pending"),
-        (299, "poll", "pending"),
-        (200, "result", "success"),
-        *[(status, "poll", "retry") for status in sorted(TRANSIENT_STATUSES)],
-        *[(status, "result", "retry") for status in sorted(TRANSIENT_STATUSES)],
-        *[(status, "submit", "failure") for status in (199, 300, 304, 400, 401, 403, 404, 410, 501, 505, 599, 999)],
-    ],
-)
+@pytest.mark.parametrize(("status", "stage", "verdict"), [
+    (200, "submit", "pending"), (204, "poll", "pending"), (299, "poll", "pending"), (200, "result", "success"),
+    *[(status, "poll", "retry") for status in sorted(TRANSIENT_STATUSES)],
+    *[(status, "result", "retry") for status in sorted(TRANSIENT_STATUSES)],
+    *[(status, "submit", "failure") for status in (199, 300, 304, 400, 401, 403, 404, 410, 501, 505, 599, 999)],
+])  # fmt: skip
 def test_without_a_match_the_status_decides(status: int, stage: Any, verdict: str) -> None:
     assert judge([], {stage}, ENVELOPE | {"statusCode": status}) == (verdict, None)
 
@@ -123,14 +105,11 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("word", "kind"),
-    [
-        ("TIMEOUT", "failed"), ("CANCELLED", "failed"), ("Canceled", "failed"), ("Failed", "failed"),
-        (" failed ", "failed"), ("done ", "completed"), ("DONE", "completed"), ("exploded", "pending"),
-        (None, "pending"), (7, "pending"), ("", "pending"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("word", "kind"), [
+    ("TIMEOUT", "failed"), ("CANCELLED", "failed"), ("Canceled", "failed"), ("Failed", "failed"),
+    (" failed ", "failed"), ("done ", "completed"), ("DONE", "completed"), ("exploded", "pending"), (None, "pending"),
+    (7, "pending"), ("", "pending"),
+])  # fmt: skip
 def test_known_words_end_a_task_and_unknown_ones_leave_it_pending(word: Any, kind: str) -> None:
     with Site(Says(200, {"status": word, "error": "why"})) as site:
         found = ask(provider(rules(site.url, acceptors=WORDS)), submitted())

@@ -26,32 +26,14 @@ def hinted(headers: dict[str, Any], *hints: Hint, body: Any = None) -> float | N
     return Polling(hints=hints, min_delay=0).hinted({"headers": headers, "body": body}, NOW)
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("120", 120),
-        ("0", 0),
-        (" 7 ", 7),
-        ("1.5", 1.5),
-        (date(120), 120),
-        (date(-120), 0),
-        ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
-        ("Sunday, 06-Nov-94 08:49:37 GMT", 0),
-        ("Sun Nov  6 08:49:37 1994", 0),
-        (format_datetime((MOMENT + timedelta(seconds=60)).astimezone(timezone(timedelta(hours=2)))), 60),
-        (format_datetime((MOMENT + timedelta(seconds=60)).replace(tzinfo=None)), 60),
-        ("soon", None),
-        ("", None),
-        ("-1", None),
-        ("nan", None),
-        ("inf", None),
-        ("1e999", None),
-        ("5, 10", None),
-        ("2026-01-01T00:00:00Z", None),
-        ("Sun, 99 Nov 1994 08:49:37 GMT", None),
-        ("9" * 400, None),
-    ],
-)
+@pytest.mark.parametrize(("value", "seconds"), [
+    ("120", 120), ("0", 0), (" 7 ", 7), ("1.5", 1.5), (date(120), 120), (date(-120), 0),
+    ("Sun, 06 Nov 1994 08:49:37 GMT", 0), ("Sunday, 06-Nov-94 08:49:37 GMT", 0), ("Sun Nov  6 08:49:37 1994", 0),
+    (format_datetime((MOMENT + timedelta(seconds=60)).astimezone(timezone(timedelta(hours=2)))), 60),
+    (format_datetime((MOMENT + timedelta(seconds=60)).replace(tzinfo=None)), 60), ("soon", None), ("", None),
+    ("-1", None), ("nan", None), ("inf", None), ("1e999", None), ("5, 10", None), ("2026-01-01T00:00:00Z", None),
+    ("Sun, 99 Nov 1994 08:49:37 GMT", None), ("9" * 400, None),
+])  # fmt: skip
 def test_retry_after_is_a_number_of_seconds_or_a_date(value: str, seconds: float | None) -> None:
     assert hinted({"retry-after": value}) == seconds
 
@@ -87,14 +69,11 @@ def test_an_unusable_hint_leaves_the_word_to_the_next() -> None:
         assert hinted({"retry-after": "3"}, own, body={"wait": unusable}) == 3
 
 
-@pytest.mark.parametrize(
-    ("unit", "value", "seconds"),
-    [
-        ("s", 2.5, 2.5), ("s", "2.5", 2.5), ("ms", 2500, 2.5), ("ms", -1, None), ("epoch", NOW / 1000 + 30, 30),
-        ("epoch", str(NOW // 1000 + 30), 30), ("epoch", 0, 0), ("http-date", date(30), 30), ("http-date", 30, None),
-        ("http-date", None, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("unit", "value", "seconds"), [
+    ("s", 2.5, 2.5), ("s", "2.5", 2.5), ("ms", 2500, 2.5), ("ms", -1, None), ("epoch", NOW / 1000 + 30, 30),
+    ("epoch", str(NOW // 1000 + 30), 30), ("epoch", 0, 0), ("http-date", date(30), 30), ("http-date", 30, None),
+    ("http-date", None, None),
+])  # fmt: skip
 def test_a_hint_is_read_in_its_unit(unit: Any, value: Any, seconds: float | None) -> None:
     assert hinted({}, Hint(argument=Expression("body.at"), unit=unit), body={"at": value}) == seconds
 

@@ -23,40 +23,33 @@ CONTEXT: dict[str, Any] = {
         "object": {"k": "v"},
     },
     "outputs": {"id": "j-1", "url": "https://b.example/x?y=z#part"},
-    "task": {"id": "task-1", "name": "naïve", "provider": "p"},
-    "response": {"body": {"token": "t"}},
+    "task": {"id": "task-1", "name": "naïve", "provider": "p"}, "response": {"body": {"token": "t"}},
 }  # fmt: skip
 
 
 # --- expressions
 
 
-@pytest.mark.parametrize(
-    ("text", "value", "found"),
-    [
-        ("a.b[0]", {"a": {"b": [1]}}, 1), ('headers."x-y"', {"headers": {"x-y": "1"}}, "1"),
-        ("a[?b > `1`].c", {"a": [{"b": 2, "c": 3}, {"b": 1, "c": 4}]}, [3]), ("a || 'x'", {}, "x"),
-        ("{a: a, b: 'x'}", {"a": 1}, {"a": 1, "b": "x"}), ("to_number(a)", {"a": "5"}, 5), ("a", None, None),
-        ("a", [1], None), ('`[1, {"a": null}]`', None, [1, {"a": None}]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "value", "found"), [
+    ("a.b[0]", {"a": {"b": [1]}}, 1), ('headers."x-y"', {"headers": {"x-y": "1"}}, "1"),
+    ("a[?b > `1`].c", {"a": [{"b": 2, "c": 3}, {"b": 1, "c": 4}]}, [3]), ("a || 'x'", {}, "x"),
+    ("{a: a, b: 'x'}", {"a": 1}, {"a": 1, "b": "x"}), ("to_number(a)", {"a": "5"}, 5), ("a", None, None),
+    ("a", [1], None), ('`[1, {"a": null}]`', None, [1, {"a": None}]),
+])  # fmt: skip
 def test_an_expression_finds_what_jmespath_says(text: str, value: Any, found: Any) -> None:
     assert Expression(text).of(value) == found
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("a >= `100`", {"a": "200"}), ("a > b", {"a": 1, "b": "x"}), ("a < b", {"a": [1], "b": 2}), ("length(a)", {}),
-        ("length(a)", {"a": 5}), ("keys(a)", {"a": []}), ("sort(a)", {"a": [1, "b"]}),
-        ("sort_by(a, &b)", {"a": [{"b": 1}, {"b": "c"}]}), ("max_by(a, &b)", {"a": [{"b": 1}, {}]}),
-        ("join(',', a)", {"a": [1]}), ("avg(a)", {"a": ["x"]}), ("a[::0]", {"a": [1]}), ("nonsense(a)", {"a": 1}),
-        ("abs(a, a)", {"a": 1}), ("starts_with(a, 'b')", {"a": 1}), ("avg(a)", {"a": [10**400]}),
-        ("sum(a)", {"a": [1e308, 1e308]}), ("to_number(a)", {"a": "nan"}), ("to_number(a)", {"a": "1e999"}),
-        ("to_number(a)", {"a": "9" * 5000}), ("ceil(to_number(a))", {"a": "inf"}),
-        ("map(&to_number(@), a)", {"a": ["1", "inf"]}), ("&a", {"a": 1}), ("[&a]", {"a": 1}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "value"), [
+    ("a >= `100`", {"a": "200"}), ("a > b", {"a": 1, "b": "x"}), ("a < b", {"a": [1], "b": 2}), ("length(a)", {}),
+    ("length(a)", {"a": 5}), ("keys(a)", {"a": []}), ("sort(a)", {"a": [1, "b"]}),
+    ("sort_by(a, &b)", {"a": [{"b": 1}, {"b": "c"}]}), ("max_by(a, &b)", {"a": [{"b": 1}, {}]}),
+    ("join(',', a)", {"a": [1]}), ("avg(a)", {"a": ["x"]}), ("a[::0]", {"a": [1]}), ("nonsense(a)", {"a": 1}),
+    ("abs(a, a)", {"a": 1}), ("starts_with(a, 'b')", {"a": 1}), ("avg(a)", {"a": [10**400]}),
+    ("sum(a)", {"a": [1e308, 1e308]}), ("to_number(a)", {"a": "nan"}), ("to_number(a)", {"a": "1e999"}),
+    ("to_number(a)", {"a": "9" * 5000}), ("ceil(to_number(a))", {"a": "inf"}),
+    ("map(&to_number(@), a)", {"a": ["1", "inf"]}), ("&a", {"a": 1}), ("[&a]", {"a": 1}),
+])  # fmt: skip
 def test_an_expression_that_fails_or_finds_no_json_is_null(text: str, value: Any) -> None:
     assert Expression(text).of(value) is None
 
@@ -67,15 +60,12 @@ def test_what_is_no_jmespath_is_refused_with_a_reason(text: str) -> None:
         Expression(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "roots"),
-    [
-        ("input.a", {"input"}), ("outputs.id || input.id", {"outputs", "input"}), ("input.outputs", {"input"}),
-        ("input[?a == outputs].b", {"input"}), ("join('/', [task.name, outputs.id])", {"task", "outputs"}),
-        ("input | outputs", {"input"}), ("'outputs'", set()), ("input.*.outputs", {"input"}),
-        ("max_by(input, &outputs)", {"input"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "roots"), [
+    ("input.a", {"input"}), ("outputs.id || input.id", {"outputs", "input"}), ("input.outputs", {"input"}),
+    ("input[?a == outputs].b", {"input"}), ("join('/', [task.name, outputs.id])", {"task", "outputs"}),
+    ("input | outputs", {"input"}), ("'outputs'", set()), ("input.*.outputs", {"input"}),
+    ("max_by(input, &outputs)", {"input"}),
+])  # fmt: skip
 def test_an_expression_knows_which_names_it_reads(text: str, roots: set[str]) -> None:
     known = {"input", "outputs", "task", "response"}
     assert {root for root in known if Expression(text).refers_to(root)} == roots
@@ -84,31 +74,15 @@ def test_an_expression_knows_which_names_it_reads(text: str, roots: set[str]) ->
 # --- filling
 
 
-@pytest.mark.parametrize(
-    ("text", "filled"),
-    [
-        ("${input.n}", 5),
-        ("${input.flag}", True),
-        ("${input.none}", None),
-        ("${input.nothing}", None),
-        ("${input.list}", [1, "b"]),
-        ("${input.object}", {"k": "v"}),
-        ("${+input.q}", "a b/c?"),
-        ("n=${input.n}", "n=5"),
-        ("${input.flag}!", "true!"),
-        ("<${input.none}>", "<>"),
-        ("${input.list} ${input.object}", '[1,"b"] {"k":"v"}'),
-        ("${input.q}${input.n}", "a b/c?5"),
-        ("${input.{a: n}}", {"a": 5}),
-        ("${input.{a: n}.a} ${input.n}", "5 5"),
-        ("${input.q", "${input.q"),
-        ("$ {input.q} $${input.n} {}", "$ {input.q} $5 {}"),
-        ({"a": "${input.n}", "b": ["${input.x}", {"c": "${task.id}"}]}, {"a": 5, "b": [1.5, {"c": "task-1"}]}),
-        ({"${input.n}": 1}, {"${input.n}": 1}),
-        (5, 5),
-        (None, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "filled"), [
+    ("${input.n}", 5), ("${input.flag}", True), ("${input.none}", None), ("${input.nothing}", None),
+    ("${input.list}", [1, "b"]), ("${input.object}", {"k": "v"}), ("${+input.q}", "a b/c?"), ("n=${input.n}", "n=5"),
+    ("${input.flag}!", "true!"), ("<${input.none}>", "<>"), ("${input.list} ${input.object}", '[1,"b"] {"k":"v"}'),
+    ("${input.q}${input.n}", "a b/c?5"), ("${input.{a: n}}", {"a": 5}), ("${input.{a: n}.a} ${input.n}", "5 5"),
+    ("${input.q", "${input.q"), ("$ {input.q} $${input.n} {}", "$ {input.q} $5 {}"),
+    ({"a": "${input.n}", "b": ["${input.x}", {"c": "${task.id}"}]}, {"a": 5, "b": [1.5, {"c": "task-1"}]}),
+    ({"${input.n}": 1}, {"${input.n}": 1}), (5, 5), (None, None),
+])  # fmt: skip
 def test_a_lone_placeholder_keeps_its_type_and_elsewhere_text_is_inserted(text: Any, filled: Any) -> None:
     found = fill(text, CONTEXT)
     assert (found, type(found)) == (filled, type(filled))
@@ -120,20 +94,16 @@ def test_what_is_filled_in_is_not_filled_again() -> None:
     assert fill_url("/${input.a}", context) == "/%24%7Btask.id%7D"
 
 
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [
-        ("/x/${input.q}", "/x/a%20b%2Fc%3F"), ("/x/${+input.q}", "/x/a%20b/c?"),
-        ("/x?n=${input.n}&f=${input.flag}", "/x?n=5&f=true"), ("/x?l=${input.list}", "/x?l=%5B1%2C%22b%22%5D"),
-        ("/${task.name}", "/na%C3%AFve"), ("${outputs.url}", "https://b.example/x?y=z#part"),
-        ("${+outputs.url}", "https://b.example/x?y=z#part"),
-        ("${+outputs.url}&a=b", "https://b.example/x?y=z#part&a=b"), ("${input.n}", None), ("${input.flag}", None),
-        ("${input.object}", None), ("${input.empty}", None), ("/x/${input.empty}", None),
-        ("/x/${input.empty}?q=${input.empty}", None), ("/x?q=${input.empty}&r=${input.n}", "/x?q=&r=5"),
-        ("/x/${input.none}", None), ("/x/${input.nothing}/y", None), ("${outputs.nothing}", None),
-        ("/plain/../path", "/plain/../path"), ("../${outputs.id}", "../j-1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "url"), [
+    ("/x/${input.q}", "/x/a%20b%2Fc%3F"), ("/x/${+input.q}", "/x/a%20b/c?"),
+    ("/x?n=${input.n}&f=${input.flag}", "/x?n=5&f=true"), ("/x?l=${input.list}", "/x?l=%5B1%2C%22b%22%5D"),
+    ("/${task.name}", "/na%C3%AFve"), ("${outputs.url}", "https://b.example/x?y=z#part"),
+    ("${+outputs.url}", "https://b.example/x?y=z#part"), ("${+outputs.url}&a=b", "https://b.example/x?y=z#part&a=b"),
+    ("${input.n}", None), ("${input.flag}", None), ("${input.object}", None), ("${input.empty}", None),
+    ("/x/${input.empty}", None), ("/x/${input.empty}?q=${input.empty}", None),
+    ("/x?q=${input.empty}&r=${input.n}", "/x?q=&r=5"), ("/x/${input.none}", None), ("/x/${input.nothing}/y", None),
+    ("${outputs.nothing}", None), ("/plain/../path", "/plain/../path"), ("../${outputs.id}", "../j-1"),
+])  # fmt: skip
 def test_values_in_a_url_are_encoded_unless_reserved_or_the_whole_of_it(text: str, url: str | None) -> None:
     assert fill_url(text, CONTEXT) == url
 

@@ -11,18 +11,11 @@ SERVER = "http://a.example"
 READS = {"url": "/b/${response.body.id}"}
 
 
-@pytest.mark.parametrize(
-    ("parts", "partial"),
-    [
-        ({}, "body"),
-        ({"data": "body.a"}, "body.a"),
-        ({"data": "body.a", "result": {"url": "/r"}}, "null"),
-        ({"data": "body.a", "partial": "body.b"}, "body.b"),
-        ({"data": "body.a", "partial": "null"}, "null"),
-        ({"data": "body.a", "partial": "body.b", "result": {"url": "/r"}}, "body.b"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("parts", "partial"), [
+    ({}, "body"), ({"data": "body.a"}, "body.a"), ({"data": "body.a", "result": {"url": "/r"}}, "null"),
+    ({"data": "body.a", "partial": "body.b"}, "body.b"), ({"data": "body.a", "partial": "null"}, "null"),
+    ({"data": "body.a", "partial": "body.b", "result": {"url": "/r"}}, "body.b"),
+], ids=str)  # fmt: skip
 def test_what_is_partial_data_where_the_file_does_not_say(parts: Any, partial: str) -> None:
     assert rules(SERVER, **parts).partial.text == partial
 
@@ -38,16 +31,10 @@ def test_the_wait_for_the_first_answer_is_the_file_s_or_the_usual() -> None:
     assert rules(SERVER, firstAnswer=0).first_answer_seconds(5) == 0
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"submit": [{"url": "/a"}, READS], "poll": {"url": "/p"}},
-        {"submit": [{"url": "/a"}, READS, {"url": "/c"}]},
-        {"result": READS},
-        {"result": [READS, READS]},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("parts", [
+    {"submit": [{"url": "/a"}, READS], "poll": {"url": "/p"}}, {"submit": [{"url": "/a"}, READS, {"url": "/c"}]},
+    {"result": READS}, {"result": [READS, READS]},
+], ids=str)  # fmt: skip
 def test_response_is_the_reply_before(parts: Any) -> None:
     assert rules(SERVER, **parts).submit_steps
 

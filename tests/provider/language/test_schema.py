@@ -29,8 +29,7 @@ Json = Any
 Path_ = tuple[str | int, ...]
 
 EVERYTHING: Json = {
-    "$schema": "x",
-    "description": "every field of the language",
+    "$schema": "x", "description": "every field of the language",
     "servers": ["https://api.example.com", "http://127.0.0.1:9"],
     "security": [
         {"type": "http", "scheme": "basic", "secret": "env:A"},
@@ -46,33 +45,27 @@ EVERYTHING: Json = {
             "method": "POST", "url": "/a/${input.a}", "query": {"b": 1}, "headers": {"Idempotency-Key": "${task.id}"},
             "body": {"c": ["${input}"], "webhook": "${callback.url}"}, "contentType": "application/json",
             "repeatable": True, "outputs": {"id": "body.id"}, "decode": "json", "timeout": 5,
-        }
+        },
     ],
     "poll": {"url": "/a/${outputs.id}"},
     "result": {"url": "${response.body.link}", "decode": "csv", "next": "body.next", "optional": True},
-    "cancel": {"method": "DELETE", "url": "/a/${outputs.id}"},
-    "status": "body.state",
+    "cancel": {"method": "DELETE", "url": "/a/${outputs.id}"}, "status": "body.state",
     "acceptors": [
         {"state": "pending", "matcher": "status", "expected": [404, "2XX"], "on": ["submit", "poll"]},
         {"state": "failure", "matcher": "pathAny", "argument": "body.x", "expected": "x", "message": "body.m"},
     ],
-    "data": "body.data",
-    "partial": "body.part",
-    "progress": "body.progress",
-    "error": "body.error",
+    "data": "body.data", "partial": "body.part", "progress": "body.progress", "error": "body.error",
     "polling": {
         "initialDelay": 1, "minDelay": 1, "maxDelay": 60, "multiplier": 1.5, "jitter": "none",
         "hints": [{"argument": "body.eta", "unit": "ms"}], "maxWaitTime": 100, "maxErrors": 3, "maxResubmits": 0,
         "notFoundGrace": 10,
     },
-    "freshness": 60,
-    "freshnessFailed": 0,
-    "firstAnswer": 20,
+    "freshness": 60, "freshnessFailed": 0, "firstAnswer": 20,
     "callback": {
         "signature": {
             "header": "X-Signature", "secret": "ssm:/a", "algorithm": "hmac-sha512", "encoding": "base64",
             "prefix": "v1=",
-        }
+        },
     },
     "limits": {"rate": {"requests": 10, "seconds": 1.5, "burst": 20}, "parallel": 4, "openJobs": 100},
 }  # fmt: skip
@@ -248,21 +241,17 @@ def test_check_says_every_fault_at_once_each_with_its_place_and_production_the_f
     } <= set(said)
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        ({"server": ["https://a.example"]}, "$.server: is not known; did you mean servers? There are $schema, "),
-        (EVERYTHING | {"polling": {"min_delay": 1}}, "$.polling.min_delay: is not known; did you mean minDelay?"),
-        (changed(("acceptors", 0, "state"), "sucess"), "; did you mean success?"),
-        (changed(("security", 0, "scheme"), "Bearer"), "must be one of basic, bearer; did you mean bearer?"),
-        (changed(("security",), {}), "$.security: must be a list"),
-        (changed(("submit",), 5), "$.submit: must be an object or a list of objects"),
-        (changed(("submit",), []), "$.submit: must not be empty"),
-        (changed(("submit", 0), 5), "$.submit[0]: must be an object"),
-        (changed(("result", "body"), "${input.a == true}"), "reads a field 'true'; the value needs backticks: `true`"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("file", "said"), [
+    ({"server": ["https://a.example"]}, "$.server: is not known; did you mean servers? There are $schema, "),
+    (EVERYTHING | {"polling": {"min_delay": 1}}, "$.polling.min_delay: is not known; did you mean minDelay?"),
+    (changed(("acceptors", 0, "state"), "sucess"), "; did you mean success?"),
+    (changed(("security", 0, "scheme"), "Bearer"), "must be one of basic, bearer; did you mean bearer?"),
+    (changed(("security",), {}), "$.security: must be a list"),
+    (changed(("submit",), 5), "$.submit: must be an object or a list of objects"),
+    (changed(("submit",), []), "$.submit: must not be empty"),
+    (changed(("submit", 0), 5), "$.submit[0]: must be an object"),
+    (changed(("result", "body"), "${input.a == true}"), "reads a field 'true'; the value needs backticks: `true`"),
+], ids=str)  # fmt: skip
 def test_check_says_what_was_perhaps_meant(file: Json, said: str) -> None:
     assert any(said in fault for fault in told(file)), told(file)
 
@@ -272,33 +261,22 @@ def test_an_editor_refuses_a_reference_that_is_none(secret: str) -> None:
     assert not VALIDATOR.is_valid(changed(("security", 0, "secret"), secret))
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        ({}, "$.servers: is missing"),
-        (EVERYTHING | {"server": 1}, "$.server: is not known"),
-        (changed(("polling", "minDelay"), -1), "$.polling.minDelay: Expected `float` >= 0.0"),
-        (EVERYTHING | {"poll": {"url": "/", "outputs": {"a": "b", "c": 5}}}, "$.poll.outputs.c: must be a text"),
-        (changed(("submit", 0, "outputs", "id"), "a..b"), "$.submit.outputs.id: 'a..b' is not JMESPath"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("file", "said"), [
+    ({}, "$.servers: is missing"), (EVERYTHING | {"server": 1}, "$.server: is not known"),
+    (changed(("polling", "minDelay"), -1), "$.polling.minDelay: Expected `float` >= 0.0"),
+    (EVERYTHING | {"poll": {"url": "/", "outputs": {"a": "b", "c": 5}}}, "$.poll.outputs.c: must be a text"),
+    (changed(("submit", 0, "outputs", "id"), "a..b"), "$.submit.outputs.id: 'a..b' is not JMESPath"),
+], ids=str)  # fmt: skip
 def test_production_says_where_the_fault_is(file: Json, said: str) -> None:
     assert str(fault(file)).startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("part", "reason"),
-    [
-        (
-            {"poll": {"url": "/a/${outputs.id}", "query": {"c": "${callback.url}"}}},
-            "uses callback, which is for submit",
-        ),
-        ({"result": {"url": "${callback.url}"}}, "uses callback, which is for submit"),
-        ({"submit": {"url": "/a", "body": "${callback.uri}"}}, "reads 'uri' of the callback; it has url"),
-        ({"callback": {"signature": {"header": "X", "secret": "a value"}}}, "must be a reference"),
-    ],
-)
+@pytest.mark.parametrize(("part", "reason"), [
+    ({"poll": {"url": "/a/${outputs.id}", "query": {"c": "${callback.url}"}}}, "uses callback, which is for submit"),
+    ({"result": {"url": "${callback.url}"}}, "uses callback, which is for submit"),
+    ({"submit": {"url": "/a", "body": "${callback.uri}"}}, "reads 'uri' of the callback; it has url"),
+    ({"callback": {"signature": {"header": "X", "secret": "a value"}}}, "must be a reference"),
+])  # fmt: skip
 def test_what_cannot_be_said_of_callbacks_is_refused_clearly(part: Json, reason: str) -> None:
     (said,) = told(EVERYTHING | part)
     assert reason in said

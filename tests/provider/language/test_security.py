@@ -38,13 +38,12 @@ def without(scheme: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 def test_each_scheme_is_read_with_its_defaults() -> None:
     assert schemes(BEARER, BEARER | {"scheme": "basic"}, KEY, KEY | {"in": "query", "prefix": "T "}, OAUTH) == (
-        Http(scheme="bearer", secret=Reference("env:KEY")),
-        Http(scheme="basic", secret=Reference("env:KEY")),
+        Http(scheme="bearer", secret=Reference("env:KEY")), Http(scheme="basic", secret=Reference("env:KEY")),
         ApiKey(where="header", name="X-Key", prefix="", secret=Reference("env:KEY")),
         ApiKey(where="query", name="X-Key", prefix="T ", secret=Reference("env:KEY")),
         OAuth2(
-            token_url=Url("https://login.example/token"), scopes=(), client_id="us",
-            client_secret=Reference("env:KEY"), client_auth="basic", params={},
+            token_url=Url("https://login.example/token"), scopes=(), client_id="us", client_secret=Reference("env:KEY"),
+            client_auth="basic", params={},
         ),
     )  # fmt: skip
 
@@ -63,21 +62,17 @@ def test_no_security_is_none() -> None:
     assert rules("http://a.example").security == ()
 
 
-@pytest.mark.parametrize(
-    "reference",
-    ["ssm:/a", "ssm:/a/b.c-d_e", "secretsmanager:a", "secretsmanager:a/b#key", "secretsmanager:arn:aws:x#k", "env:_A1"],
-)
+@pytest.mark.parametrize("reference", [
+    "ssm:/a", "ssm:/a/b.c-d_e", "secretsmanager:a", "secretsmanager:a/b#key", "secretsmanager:arn:aws:x#k", "env:_A1",
+])  # fmt: skip
 def test_a_secret_is_named_by_a_reference(reference: str) -> None:
     assert schemes(BEARER | {"secret": reference}) == (Http(scheme="bearer", secret=Reference(reference)),)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        MARKER, f"Bearer {MARKER}", f"ssm:{MARKER}", f"ssm: /{MARKER}", f"ssm:/a {MARKER}", f"env:{MARKER}",
-        f"env:1{MARKER}", f"vault:{MARKER}", f"${{env:{MARKER}}}", f"env:A\n{MARKER}",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("value", [
+    MARKER, f"Bearer {MARKER}", f"ssm:{MARKER}", f"ssm: /{MARKER}", f"ssm:/a {MARKER}", f"env:{MARKER}",
+    f"env:1{MARKER}", f"vault:{MARKER}", f"${{env:{MARKER}}}", f"env:A\n{MARKER}",
+])  # fmt: skip
 @pytest.mark.parametrize(("scheme", "key"), [(BEARER, "secret"), (KEY, "secret"), (OAUTH, "clientSecret")])
 def test_a_secret_itself_is_refused_and_not_quoted(scheme: dict[str, Any], key: str, value: str) -> None:
     told = faults(scheme | {key: value})
@@ -85,33 +80,28 @@ def test_a_secret_itself_is_refused_and_not_quoted(scheme: dict[str, Any], key: 
     assert MARKER not in told
 
 
-@pytest.mark.parametrize(
-    ("scheme", "told"),
-    [
-        ({"type": "sigv4", "service": "s3", "region": "eu-west-1"}, "$.security[0].type: sigv4 is not supported"),
-        (KEY | {"in": "cookie"}, "$.security[0].in: cookie is not supported"),
-        ({"type": "mutualTLS"}, "$.security[0].type: must be one of http, apiKey, oauth2"),
-        ({}, "$.security[0].type: is missing"),
-        ("bearer", "$.security[0]: must be an object"),
-        (BEARER | {"scheme": "digest"}, "$.security[0].scheme: must be one of basic, bearer"),
-        (without(BEARER, "secret"), "$.security[0].secret: is missing"),
-        (BEARER | {"secret": 5}, "$.security[0].secret: must be a text"),
-        (BEARER | {"colour": "blue"}, "$.security[0].colour: is not known"),
-        (BEARER | {"type": "HTTP"}, "; did you mean http?"),
-        (without(KEY, "name"), "$.security[0].name: is missing"),
-        (without(KEY, "in"), "$.security[0].in: is missing"),
-        (OAUTH | {"flow": "authorizationCode"}, "$.security[0].flow: must be one of clientCredentials"),
-        (
-            OAUTH | {"tokenUrl": "/token"},
-            "$.security[0].tokenUrl: must be an absolute URL that begins with http:// or https://",
-        ),
-        (OAUTH | {"tokenUrl": "https://u:p@a.example/"}, "$.security[0].tokenUrl: must be an absolute URL"),
-        (without(OAUTH, "tokenUrl"), "$.security[0].tokenUrl: is missing"),
-        (OAUTH | {"scopes": [1]}, "$.security[0].scopes[0]: must be a text"),
-        (OAUTH | {"clientAuth": "jwt"}, "$.security[0].clientAuth: must be one of basic, post"),
-        (OAUTH | {"params": []}, "$.security[0].params: must be an object"),
-    ],
-)
+@pytest.mark.parametrize(("scheme", "told"), [
+    ({"type": "sigv4", "service": "s3", "region": "eu-west-1"}, "$.security[0].type: sigv4 is not supported"),
+    (KEY | {"in": "cookie"}, "$.security[0].in: cookie is not supported"),
+    ({"type": "mutualTLS"}, "$.security[0].type: must be one of http, apiKey, oauth2"),
+    ({}, "$.security[0].type: is missing"), ("bearer", "$.security[0]: must be an object"),
+    (BEARER | {"scheme": "digest"}, "$.security[0].scheme: must be one of basic, bearer"),
+    (without(BEARER, "secret"), "$.security[0].secret: is missing"),
+    (BEARER | {"secret": 5}, "$.security[0].secret: must be a text"),
+    (BEARER | {"colour": "blue"}, "$.security[0].colour: is not known"),
+    (BEARER | {"type": "HTTP"}, "; did you mean http?"), (without(KEY, "name"), "$.security[0].name: is missing"),
+    (without(KEY, "in"), "$.security[0].in: is missing"),
+    (OAUTH | {"flow": "authorizationCode"}, "$.security[0].flow: must be one of clientCredentials"),
+    (
+        OAUTH | {"tokenUrl": "/token"},
+        "$.security[0].tokenUrl: must be an absolute URL that begins with http:// or https://",
+    ),
+    (OAUTH | {"tokenUrl": "https://u:p@a.example/"}, "$.security[0].tokenUrl: must be an absolute URL"),
+    (without(OAUTH, "tokenUrl"), "$.security[0].tokenUrl: is missing"),
+    (OAUTH | {"scopes": [1]}, "$.security[0].scopes[0]: must be a text"),
+    (OAUTH | {"clientAuth": "jwt"}, "$.security[0].clientAuth: must be one of basic, post"),
+    (OAUTH | {"params": []}, "$.security[0].params: must be an object"),
+])  # fmt: skip
 def test_a_faulty_scheme_is_named_with_its_place_and_reason(scheme: Any, told: str) -> None:
     assert told in faults(scheme)
 

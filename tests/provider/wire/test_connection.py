@@ -99,14 +99,11 @@ def test_each_thread_has_its_own_watchdog() -> None:
         assert found[0][0] is found[0][1] is not watchdog
 
 
-@pytest.mark.parametrize(
-    ("host", "addresses", "is_allowed"),
-    [
-        ("public.example", [PUBLIC], True), ("public.example", ["10.0.0.1"], False),
-        ("public.example", [PUBLIC, "10.0.0.1"], False), ("inside.example", ["10.0.0.1"], True),
-        ("INSIDE.example.", ["10.0.0.1"], True), ("[::1]", ["::1"], True), ("::1", ["::1"], True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("host", "addresses", "is_allowed"), [
+    ("public.example", [PUBLIC], True), ("public.example", ["10.0.0.1"], False),
+    ("public.example", [PUBLIC, "10.0.0.1"], False), ("inside.example", ["10.0.0.1"], True),
+    ("INSIDE.example.", ["10.0.0.1"], True), ("[::1]", ["::1"], True), ("::1", ["::1"], True),
+])  # fmt: skip
 def test_a_private_address_is_reached_only_by_an_allowed_name(
     host: str, addresses: list[str], is_allowed: bool
 ) -> None:

@@ -89,26 +89,22 @@ def dripping(text: bytes) -> Callable[[Peer], None]:
 # --- never later than its time
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(saying(then=Peer.wait), id="nothing"),
-        pytest.param(saying(then=dripping(b"H")), id="status line"),
-        pytest.param(saying(b"HTTP/1.1 100 Continue\r\nX: ", then=dripping(b"x")), id="interim answer"),
-        pytest.param(saying(OK + b"X: ", then=dripping(b"x")), id="one header"),
-        pytest.param(saying(OK, then=dripping(b"X: y\r\n")), id="headers"),
-        pytest.param(saying(OK + LONG, then=dripping(b"x")), id="body"),
-        pytest.param(saying(OK + b"Connection: close\r\n" + LONG, then=dripping(b"x")), id="body, then close"),
-        pytest.param(saying(OK + b"\r\n", then=dripping(b"x")), id="body without length"),
-        pytest.param(saying(OK + b"\r\n{}", then=Peer.wait), id="end of a body without length"),
-        pytest.param(saying(CHUNKED, then=dripping(b"1\r\nx\r\n")), id="chunks"),
-        pytest.param(saying(CHUNKED, then=dripping(b"0")), id="length of a chunk"),
-        pytest.param(saying(CHUNKED + b"0\r\n", then=dripping(b"X: y\r\n")), id="trailers"),
-        pytest.param(
-            saying(b"HTTP/1.1 302 Found\r\nLocation: /b\r\n" + LONG, then=dripping(b"x")), id="body of a redirect"
-        ),
-    ],
-)
+@pytest.mark.parametrize("script", [
+    pytest.param(saying(then=Peer.wait), id="nothing"), pytest.param(saying(then=dripping(b"H")), id="status line"),
+    pytest.param(saying(b"HTTP/1.1 100 Continue\r\nX: ", then=dripping(b"x")), id="interim answer"),
+    pytest.param(saying(OK + b"X: ", then=dripping(b"x")), id="one header"),
+    pytest.param(saying(OK, then=dripping(b"X: y\r\n")), id="headers"),
+    pytest.param(saying(OK + LONG, then=dripping(b"x")), id="body"),
+    pytest.param(saying(OK + b"Connection: close\r\n" + LONG, then=dripping(b"x")), id="body, then close"),
+    pytest.param(saying(OK + b"\r\n", then=dripping(b"x")), id="body without length"),
+    pytest.param(saying(OK + b"\r\n{}", then=Peer.wait), id="end of a body without length"),
+    pytest.param(saying(CHUNKED, then=dripping(b"1\r\nx\r\n")), id="chunks"),
+    pytest.param(saying(CHUNKED, then=dripping(b"0")), id="length of a chunk"),
+    pytest.param(saying(CHUNKED + b"0\r\n", then=dripping(b"X: y\r\n")), id="trailers"),
+    pytest.param(
+        saying(b"HTTP/1.1 302 Found\r\nLocation: /b\r\n" + LONG, then=dripping(b"x")), id="body of a redirect",
+    ),
+])  # fmt: skip
 def test_whatever_drips_is_cut_when_the_time_is_over(script: Callable[[Peer], None]) -> None:
     with Wire(script) as wire:
         assert reason(wire.url, SHORT) == "deadline"
@@ -199,17 +195,14 @@ def endless(head: bytes, text: bytes) -> Callable[[Peer], None]:
 ZEROS = b"\x00" * 1_000_000
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(endless(OK + b"\r\n", ZEROS), id="without length"),
-        pytest.param(endless(OK + LONG, ZEROS), id="with length"),
-        pytest.param(endless(CHUNKED, (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 100), id="chunks"),
-        pytest.param(endless(CHUNKED + b"-1\r\n", ZEROS), id="chunk without end"),
-        pytest.param(endless(b"HTTP/1.1 302 Found\r\nLocation: /b\r\n\r\n", ZEROS), id="body of a redirect"),
-        pytest.param(endless(CHUNKED + b"0\r\n", (b"X: " + b"y" * 9000 + b"\r\n") * 100), id="endless trailers"),
-    ],
-)
+@pytest.mark.parametrize("script", [
+    pytest.param(endless(OK + b"\r\n", ZEROS), id="without length"),
+    pytest.param(endless(OK + LONG, ZEROS), id="with length"),
+    pytest.param(endless(CHUNKED, (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 100), id="chunks"),
+    pytest.param(endless(CHUNKED + b"-1\r\n", ZEROS), id="chunk without end"),
+    pytest.param(endless(b"HTTP/1.1 302 Found\r\nLocation: /b\r\n\r\n", ZEROS), id="body of a redirect"),
+    pytest.param(endless(CHUNKED + b"0\r\n", (b"X: " + b"y" * 9000 + b"\r\n") * 100), id="endless trailers"),
+])  # fmt: skip
 def test_an_answer_without_end_is_cut_at_the_cap(script: Callable[[Peer], None]) -> None:
     with Wire(script) as wire:
         assert reason(wire.url, GUARD_SECONDS) == "too-large"
@@ -221,14 +214,10 @@ def deflated(text: bytes, *, raw: bool) -> bytes:
     return compressor.compress(text) + compressor.flush()
 
 
-@pytest.mark.parametrize(
-    ("encoding", "body"),
-    [
-        ("gzip", gzip.compress(ZEROS * 50)),
-        ("deflate", deflated(ZEROS * 50, raw=False)),
-        ("deflate", deflated(ZEROS * 50, raw=True)),
-    ],
-)
+@pytest.mark.parametrize(("encoding", "body"), [
+    ("gzip", gzip.compress(ZEROS * 50)), ("deflate", deflated(ZEROS * 50, raw=False)),
+    ("deflate", deflated(ZEROS * 50, raw=True)),
+])  # fmt: skip
 def test_what_inflates_beyond_the_cap_is_refused(encoding: str, body: bytes) -> None:
     assert len(body) < MAX_RESPONSE_BYTES / 100
     with Site(Says(200, body, {"Content-Encoding": encoding})) as site:
@@ -257,25 +246,21 @@ def test_a_compressed_answer_comes_out_whole() -> None:
 # --- only whole answers
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"", b"HTTP/1.1", b"HTTP/1.1 2", OK, OK + b"Content-Len", OK + b"Content-Length: 2\r\n",
-        OK + b"Content-Length: 2\r\n\r\n{", CHUNKED + b"2\r\n{", CHUNKED + b"2\r\n{}\r\n", CHUNKED + b"zz\r\n",
-        OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", OK + b"X: y\r\n" * 200 + b"\r\n",
-        OK + b"X: " + b"y" * 100_000 + b"\r\n\r\n", b"HTTP/1.1 -5 OK\r\n\r\n", b"HTTP/1.1 2000 OK\r\n\r\n",
-        b"SSH-2.0-OpenSSH_9.6\r\n", b"\x00\xff" * 100, b"HTTP/1.1 100 Continue\r\n\r\n" * 1000 + Says(200).raw(),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    b"", b"HTTP/1.1", b"HTTP/1.1 2", OK, OK + b"Content-Len", OK + b"Content-Length: 2\r\n",
+    OK + b"Content-Length: 2\r\n\r\n{", CHUNKED + b"2\r\n{", CHUNKED + b"2\r\n{}\r\n", CHUNKED + b"zz\r\n",
+    OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", OK + b"X: y\r\n" * 200 + b"\r\n",
+    OK + b"X: " + b"y" * 100_000 + b"\r\n\r\n", b"HTTP/1.1 -5 OK\r\n\r\n", b"HTTP/1.1 2000 OK\r\n\r\n",
+    b"SSH-2.0-OpenSSH_9.6\r\n", b"\x00\xff" * 100, b"HTTP/1.1 100 Continue\r\n\r\n" * 1000 + Says(200).raw(),
+])  # fmt: skip
 def test_what_is_cut_off_or_is_no_http_is_no_answer(text: bytes) -> None:
     with Wire(saying(text)) as wire:
         assert reason(wire.url) == "transport"
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n", b""), (b"", Says(200, "smuggled").raw())],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    (b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n", b""), (b"", Says(200, "smuggled").raw()),
+])  # fmt: skip
 def test_an_interim_answer_or_what_comes_after_one_is_taken_for_no_answer(before: bytes, after: bytes) -> None:
     with Site(lambda seen: before + Says(200, seen.path).raw() + after) as site:
         transport = Transport(2)
@@ -304,14 +289,11 @@ def test_five_redirects_are_followed_and_no_sixth() -> None:
         assert send(site.url + "/").body == b"end"
 
 
-@pytest.mark.parametrize(
-    ("location", "path"),
-    [
-        ("/there", "/there"), ("there", "/a/there"), ("../there?x=1#part", "/there"), ("?x=1", "/a/b"),
-        ("//HOST/there", "/there"), ("http://HOST/there", "/there"), ("HTTP://HOST/there", "/there"),
-        ("/th ere", "/th%20ere"), ("/thère".encode().decode("latin-1"), "/th%C3%A8re"), ("/th\xe8re", "/th%C3%A8re"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("location", "path"), [
+    ("/there", "/there"), ("there", "/a/there"), ("../there?x=1#part", "/there"), ("?x=1", "/a/b"),
+    ("//HOST/there", "/there"), ("http://HOST/there", "/there"), ("HTTP://HOST/there", "/there"),
+    ("/th ere", "/th%20ere"), ("/thère".encode().decode("latin-1"), "/th%C3%A8re"), ("/th\xe8re", "/th%C3%A8re"),
+])  # fmt: skip
 def test_a_location_is_read_beside_the_url_that_sent_it(location: str, path: str) -> None:
     with Site() as site:
         leads = Says(302, b"", {"Location": location.replace("HOST", f"127.0.0.1:{site.port}")})
@@ -321,15 +303,12 @@ def test_a_location_is_read_beside_the_url_that_sent_it(location: str, path: str
         assert reply.url.startswith(site.url + path)
 
 
-@pytest.mark.parametrize(
-    ("status", "method", "becomes"),
-    [
-        (301, "GET", "GET"), (302, "GET", "GET"), (303, "GET", "GET"), (307, "GET", "GET"), (308, "GET", "GET"),
-        (301, "POST", "GET"), (302, "POST", "GET"), (303, "POST", "GET"), (307, "POST", "POST"),
-        (308, "POST", "POST"), (301, "PUT", "PUT"), (302, "DELETE", "DELETE"), (303, "PUT", "GET"),
-        (303, "DELETE", "GET"), (307, "PATCH", "PATCH"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("status", "method", "becomes"), [
+    (301, "GET", "GET"), (302, "GET", "GET"), (303, "GET", "GET"), (307, "GET", "GET"), (308, "GET", "GET"),
+    (301, "POST", "GET"), (302, "POST", "GET"), (303, "POST", "GET"), (307, "POST", "POST"), (308, "POST", "POST"),
+    (301, "PUT", "PUT"), (302, "DELETE", "DELETE"), (303, "PUT", "GET"), (303, "DELETE", "GET"),
+    (307, "PATCH", "PATCH"),
+])  # fmt: skip
 def test_a_redirect_keeps_the_method_and_body_or_becomes_a_get_without(status: int, method: str, becomes: str) -> None:
     body = None if method == "GET" else {"a": 1}
     with Site(redirects({"/a": (status, "/b")})) as site:
@@ -357,14 +336,11 @@ def test_a_redirect_that_is_to_be_an_answer_is_not_followed_wherever_it_leads(lo
         assert (reply.status, reply.body, reply.headers["location"], site.paths) == (303, b"done", location, ["/a"])
 
 
-@pytest.mark.parametrize(
-    "location",
-    [
-        "ftp://HOST/b", "file:///etc/passwd", "gopher://HOST/b", "javascript:alert(1)", "mailto:a@b", "http://[x",
-        "https:///b", "http://user:password@HOST/b", "http://user@HOST/b", "http://@HOST/b",
-        "http://HOST\\@elsewhere.example/b", "http://127.0.0.1:99999/b", "http://127.0.0.1:x/b", "http://\xe4\xff[/b",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("location", [
+    "ftp://HOST/b", "file:///etc/passwd", "gopher://HOST/b", "javascript:alert(1)", "mailto:a@b", "http://[x",
+    "https:///b", "http://user:password@HOST/b", "http://user@HOST/b", "http://@HOST/b",
+    "http://HOST\\@elsewhere.example/b", "http://127.0.0.1:99999/b", "http://127.0.0.1:x/b", "http://\xe4\xff[/b",
+])  # fmt: skip
 def test_a_location_that_is_no_plain_http_url_is_not_followed(location: str) -> None:
     with Site() as site:
         text = location.replace("HOST", f"127.0.0.1:{site.port}")
@@ -407,14 +383,10 @@ def test_credentials_do_not_follow_a_redirect_to_another_origin_though_it_is_all
         assert last.headers["X-Own"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        ("https://api.example/a", "http://api.example/b"),
-        ("http://api.example/a", "https://api.example/b"),
-        ("https://api.example/a", "http://api.example:443/b"),
-    ],
-)
+@pytest.mark.parametrize(("first", "then"), [
+    ("https://api.example/a", "http://api.example/b"), ("http://api.example/a", "https://api.example/b"),
+    ("https://api.example/a", "http://api.example:443/b"),
+])  # fmt: skip
 def test_credentials_do_not_change_to_another_scheme(first: str, then: str) -> None:
     seen: list[tuple[str, str | None]] = []
 
@@ -458,14 +430,10 @@ def test_no_way_to_write_loopback_leads_there(scheme: str, host: str) -> None:
         assert site.connections == 0
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "10.1.2.3", "172.16.0.1", "192.168.0.1", "127.0.0.2", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
-        "255.255.255.255", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "::1", "::", "::ffff:10.0.0.1",
-        "64:ff9b::a00:1",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("address", [
+    "10.1.2.3", "172.16.0.1", "192.168.0.1", "127.0.0.2", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+    "255.255.255.255", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "::1", "::", "::ffff:10.0.0.1", "64:ff9b::a00:1",
+])  # fmt: skip
 @pytest.mark.parametrize("path", ["/direct", "/led"])
 def test_a_name_that_resolves_to_a_special_address_is_refused(address: str, path: str) -> None:
     """Directly, and as the target of a redirect."""
@@ -621,13 +589,10 @@ def test_a_cookie_set_by_a_redirect_is_not_sent_to_its_target() -> None:
 # --- what is sent
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"X": "a\r\nInjected: b"}, {"X": "a\nInjected: b"}, {"X": "a\rInjected: b"}, {"X": "a\x00b"}, {"X": "a\x7fb"},
-        {"X": " a"}, {"X": "\u20ac"}, {"X": "\ud800"}, {"X\r\nInjected": "b"}, {"X Y": "b"}, {"": "b"},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("headers", [
+    {"X": "a\r\nInjected: b"}, {"X": "a\nInjected: b"}, {"X": "a\rInjected: b"}, {"X": "a\x00b"}, {"X": "a\x7fb"},
+    {"X": " a"}, {"X": "\u20ac"}, {"X": "\ud800"}, {"X\r\nInjected": "b"}, {"X Y": "b"}, {"": "b"},
+])  # fmt: skip
 def test_a_header_that_http_cannot_carry_is_not_sent(headers: dict[str, str]) -> None:
     with Site() as site:
         assert reason(site.url, headers=headers) == "invalid-request"
@@ -641,24 +606,18 @@ def test_a_header_that_http_can_carry_is_sent_as_it_is(value: str) -> None:
         assert site.calls[0].headers["X"] == value
 
 
-@pytest.mark.parametrize(
-    ("body", "content_type", "sent", "declared"),
-    [
-        (None, "application/json", b"", None),
-        ({"a": [1, None, "ä"]}, "application/json", '{"a":[1,null,"ä"]}'.encode(), "application/json"),
-        ("text", "application/json", b'"text"', "application/json"),
-        ("text", "text/plain", b"text", "text/plain"),
-        ({"a": 1}, "text/csv", b'{"a":1}', "text/csv"),
-        (
-            {"a": "x y", "b": [1, 2], "c": None, "d": {"e": True}},
-            "application/x-www-form-urlencoded",
-            b"a=x+y&b=1&b=2&d=%7B%22e%22%3Atrue%7D",
-            "application/x-www-form-urlencoded",
-        ),
-        ("a=b", "application/x-www-form-urlencoded", b"a=b", "application/x-www-form-urlencoded"),
-        (["a"], "application/x-www-form-urlencoded", b'["a"]', "application/x-www-form-urlencoded"),
-    ],
-)
+@pytest.mark.parametrize(("body", "content_type", "sent", "declared"), [
+    (None, "application/json", b"", None),
+    ({"a": [1, None, "ä"]}, "application/json", '{"a":[1,null,"ä"]}'.encode(), "application/json"),
+    ("text", "application/json", b'"text"', "application/json"), ("text", "text/plain", b"text", "text/plain"),
+    ({"a": 1}, "text/csv", b'{"a":1}', "text/csv"),
+    (
+        {"a": "x y", "b": [1, 2], "c": None, "d": {"e": True}}, "application/x-www-form-urlencoded",
+        b"a=x+y&b=1&b=2&d=%7B%22e%22%3Atrue%7D", "application/x-www-form-urlencoded",
+    ),
+    ("a=b", "application/x-www-form-urlencoded", b"a=b", "application/x-www-form-urlencoded"),
+    (["a"], "application/x-www-form-urlencoded", b'["a"]', "application/x-www-form-urlencoded"),
+])  # fmt: skip
 def test_a_body_goes_out_as_its_content_type_says(body: Any, content_type: str, sent: bytes, declared: str) -> None:
     with Site() as site:
         send(site.url, method="POST", body=body, content_type=content_type)
@@ -697,16 +656,12 @@ def credentialed(call: Call) -> Call:
     return dataclasses.replace(call, headers={"Authorization": f"{SECRET}\n"})
 
 
-@pytest.mark.parametrize(
-    ("script", "attach"),
-    [
-        pytest.param(saying(OK + b"Content-Length: 9\r\n\r\n"), keyed, id="cut off"),
-        pytest.param(saying(OK + b"A: b\r\nno colon\r\n\r\n"), keyed, id="malformed headers"),
-        pytest.param(saying(b"junk\r\n"), keyed, id="junk"),
-        pytest.param(saying(then=Peer.wait), keyed, id="late"),
-        pytest.param(saying(), credentialed, id="unsendable"),
-    ],
-)
+@pytest.mark.parametrize(("script", "attach"), [
+    pytest.param(saying(OK + b"Content-Length: 9\r\n\r\n"), keyed, id="cut off"),
+    pytest.param(saying(OK + b"A: b\r\nno colon\r\n\r\n"), keyed, id="malformed headers"),
+    pytest.param(saying(b"junk\r\n"), keyed, id="junk"), pytest.param(saying(then=Peer.wait), keyed, id="late"),
+    pytest.param(saying(), credentialed, id="unsendable"),
+])  # fmt: skip
 def test_neither_an_error_nor_a_log_line_tells_the_credentials(
     script: Callable[[Peer], None], attach: Callable[[Call], Call], caplog: pytest.LogCaptureFixture
 ) -> None:
