@@ -6,7 +6,7 @@ import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -40,9 +40,6 @@ from tests.support.simulator import (
     refused,
     says,
 )
-
-if TYPE_CHECKING:
-    pass
 
 FILES: dict[str, Any] = {
     "example": EXAMPLE,
@@ -739,13 +736,7 @@ class Died(BaseException):
 
 @pytest.mark.promise("ends", "wherever enqueue dies, either nothing was accepted or the task comes back")
 @pytest.mark.parametrize(
-    ("what", "step"),
-    [
-        ("queue", "add"),
-        ("provider", "attempt"),
-        ("store", "save"),
-        ("queue", "release"),
-    ],
+    ("what", "step"), [("queue", "add"), ("provider", "attempt"), ("store", "save"), ("queue", "release")]
 )
 def test_wherever_it_dies_the_task_is_accepted_or_not_there_and_comes_back(
     front: Front, monkeypatch: pytest.MonkeyPatch, what: str, step: str

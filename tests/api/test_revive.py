@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +16,6 @@ from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.simulator import EXAMPLE, provider_at
-
-if TYPE_CHECKING:
-    pass
 
 TASK = Task("job", "a")
 PROVIDERS = {"job": provider_at("http://127.0.0.1:1", EXAMPLE | {"limits": {"openJobs": 1}})}

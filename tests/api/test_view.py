@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +20,6 @@ from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.clock import START_MS
 from tests.support.items import pending_item
-
-if TYPE_CHECKING:
-    pass
 
 TASK = Task("example", "a")
 ERROR = {"reason": "upstream", "error": "no such customer", "refused": False}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import requests
@@ -24,9 +24,6 @@ from tests.support.api_events import Context, Event, http, rest
 from tests.support.deployment import Answered, Deployment
 from tests.support.outage import Door
 from tests.support.simulator import DONE, PARTIAL, PENDING, WHOLE, Said, completed, pending, refused
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.fixture(params=[rest, http], ids=["rest", "http"])

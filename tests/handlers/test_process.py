@@ -4,7 +4,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -17,9 +17,6 @@ from tests.support.api_events import Context, sample
 from tests.support.deployment import FILES, Deployment
 from tests.support.outage import Door
 from tests.support.simulator import BROKEN, DONE, PARTIAL, WHOLE, Said, pending, refused, says
-
-if TYPE_CHECKING:
-    pass
 
 EVENTS = [
     None,

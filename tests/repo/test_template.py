@@ -302,10 +302,7 @@ OBJECTS = {"Fn::Sub": "${SpillBucket.Arn}/*"}
                 ("s3:PutObject", OBJECTS),
             ],
         ),
-        (
-            "ProcessFunction",
-            [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)],
-        ),
+        ("ProcessFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)]),
         ("ReconcileFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:Query", INDEX)]),
         ("CallbackFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)]),
         ("NotifyFunction", [*((action, STREAM) for action in READ_STREAM), ("sqs:SendMessage", NOTIFY_DEAD)]),

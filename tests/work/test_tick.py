@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -25,9 +25,6 @@ from tests.support.parts import parts_of
 from tests.support.redis_servers import SERVERS
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
 from tests.support.ticking import Trusting
-
-if TYPE_CHECKING:
-    pass
 
 Work = Callable[[Claimed], object]
 PROVIDER = asking.provider(asking.rules("http://127.0.0.1:1"))
