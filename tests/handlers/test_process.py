@@ -19,16 +19,8 @@ from tests.support.outage import Door
 from tests.support.simulator import BROKEN, DONE, PARTIAL, WHOLE, Said, pending, refused, says
 
 EVENTS = [
-    None,
-    {},
-    [],
-    [1, {"a": None}],
-    "",
-    "a text",
-    7,
-    {"version": "0", "detail": "{}"},
-    sample("process-scheduler"),
-]
+    None, {}, [], [1, {"a": None}], "", "a text", 7, {"version": "0", "detail": "{}"}, sample("process-scheduler"),
+]  # fmt: skip
 
 
 def ask(deployed: Deployment, *names: str, provider: str = "example") -> None:

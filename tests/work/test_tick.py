@@ -716,16 +716,10 @@ def taking(clock: Clock, seconds: float) -> Doing:
 @pytest.mark.parametrize(
     ("due", "max_workers", "invited"),
     [
-        (20, 4, []),
-        (82, 4, []),  # after 5 seconds 8 of 10 are settled: 72 more until the window ends
-        (83, 4, [1]),
-        (154, 4, [1]),
-        (155, 4, [2]),
-        (900, 4, [3]),
-        (900, 9, [8]),
-        (900, 1, []),
+        (20, 4, []), (82, 4, []),  # after 5 seconds 8 of 10 are settled: 72 more until the window ends
+        (83, 4, [1]), (154, 4, [1]), (155, 4, [2]), (900, 4, [3]), (900, 9, [8]), (900, 1, []),
     ],
-)
+)  # fmt: skip
 def test_further_ticks_are_invited_by_how_much_is_due_beyond_this_ones_pace(
     bed: Bed, due: int, max_workers: int, invited: list[int]
 ) -> None:
