@@ -3,7 +3,7 @@
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +19,6 @@ from shared.task import Task
 from tests.support.backend import Backend
 from tests.support.front import Front
 from tests.support.simulator import DONE, EXAMPLE, JOB, WHOLE, Simulator, completed, pending, refused
-
-if TYPE_CHECKING:
-    pass
 
 FILES: dict[str, Any] = {
     "example": EXAMPLE,

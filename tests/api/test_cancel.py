@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +15,6 @@ from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.simulator import BROKEN, EXAMPLE, JOB, Simulator, says
-
-if TYPE_CHECKING:
-    pass
 
 TASK = Task("job", "a")
 

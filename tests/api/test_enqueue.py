@@ -6,7 +6,7 @@ import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -41,17 +41,10 @@ from tests.support.simulator import (
     says,
 )
 
-if TYPE_CHECKING:
-    pass
-
 FILES: dict[str, Any] = {
-    "example": EXAMPLE,
-    "submitted": JOB | {"firstAnswer": 8},
-    "job": JOB,
-    "accepting": EXAMPLE | {"firstAnswer": 0},
-    "impatient": EXAMPLE | {"firstAnswer": 0.2},
-    "fleeting": EXAMPLE | {"freshness": 60, "freshnessFailed": 0},
-}
+    "example": EXAMPLE, "submitted": JOB | {"firstAnswer": 8}, "job": JOB, "accepting": EXAMPLE | {"firstAnswer": 0},
+    "impatient": EXAMPLE | {"firstAnswer": 0.2}, "fleeting": EXAMPLE | {"freshness": 60, "freshnessFailed": 0},
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -303,21 +296,15 @@ class Timed(Worker):
     ("provider", "wait", "remaining", "seconds"),
     [
         ("example", None, 25, [5]),  # as the settings say
-        ("example", 2, 25, [2]),
-        ("example", 20, 25, [20]),
+        ("example", 2, 25, [2]), ("example", 20, 25, [20]),
         ("example", 20, 15, [10]),  # what is left, but for storing and settling
-        ("example", 0, 25, []),
-        ("accepting", None, 25, []),  # as its file says
-        ("accepting", 3, 25, [3]),
-        ("impatient", None, 25, [0.2]),
-        ("impatient", 9, 25, [9]),
-        ("submitted", None, 25, [8]),
-        ("submitted", 8, 25, [8]),
+        ("example", 0, 25, []), ("accepting", None, 25, []),  # as its file says
+        ("accepting", 3, 25, [3]), ("impatient", None, 25, [0.2]), ("impatient", 9, 25, [9]),
+        ("submitted", None, 25, [8]), ("submitted", 8, 25, [8]),
         ("submitted", 7, 25, []),  # a submit that is cut off might be sent twice
-        ("job", 4, 25, []),
-        ("job", 5, 25, [5]),
+        ("job", 4, 25, []), ("job", 5, 25, [5]),
     ],
-)
+)  # fmt: skip
 def test_a_caller_chooses_how_long_it_waits_for_the_first_answer(
     front: Front, provider: str, wait: float | None, remaining: float, seconds: list[float]
 ) -> None:
@@ -337,14 +324,10 @@ def test_who_waits_for_nothing_is_answered_without_asking_and_the_task_is_due_at
     ("age", "max_age", "stale", "status"),
     [
         (3599, None, 60, 200),  # fresh
-        (3600, None, 60, 200),
-        (3659, None, 60, 200),
-        (3660, None, 60, 202),
-        (3600, None, 0, 202),
-        (40, 30, 60, 200),
+        (3600, None, 60, 200), (3659, None, 60, 200), (3660, None, 60, 202), (3600, None, 0, 202), (40, 30, 60, 200),
         (90, 30, 60, 202),
     ],
-)
+)  # fmt: skip
 def test_stale_data_is_answered_for_as_long_as_the_caller_takes_it(
     front: Front, age: float, max_age: float | None, stale: float, status: int
 ) -> None:
@@ -739,13 +722,7 @@ class Died(BaseException):
 
 @pytest.mark.promise("ends", "wherever enqueue dies, either nothing was accepted or the task comes back")
 @pytest.mark.parametrize(
-    ("what", "step"),
-    [
-        ("queue", "add"),
-        ("provider", "attempt"),
-        ("store", "save"),
-        ("queue", "release"),
-    ],
+    ("what", "step"), [("queue", "add"), ("provider", "attempt"), ("store", "save"), ("queue", "release")]
 )
 def test_wherever_it_dies_the_task_is_accepted_or_not_there_and_comes_back(
     front: Front, monkeypatch: pytest.MonkeyPatch, what: str, step: str

@@ -56,17 +56,11 @@ def test_the_short_form_may_name_a_provider(shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("target", "field"),
     [
-        ("/", "task-name"),
-        ("/?provider=coin", "task-name"),
-        ("/?task-name=", "name"),
-        ("/?task-name=..", "name"),
-        ("/?task-name=a&provider=No%20Name", "provider"),
-        ("/?task-name=a&provider=", "provider"),
-        ("/?task-name=a&limit=3", "limit"),
-        ("/?task-name=%01", "name"),
-        ("/?task-name=" + "x" * 257, "name"),
+        ("/", "task-name"), ("/?provider=coin", "task-name"), ("/?task-name=", "name"), ("/?task-name=..", "name"),
+        ("/?task-name=a&provider=No%20Name", "provider"), ("/?task-name=a&provider=", "provider"),
+        ("/?task-name=a&limit=3", "limit"), ("/?task-name=%01", "name"), ("/?task-name=" + "x" * 257, "name"),
     ],
-)
+)  # fmt: skip
 def test_a_query_that_is_wrong_is_refused_with_its_field(shape: Shape, target: str, field: str) -> None:
     assert refused(from_query, shape("GET", target)) == field
 
@@ -119,37 +113,19 @@ def test_a_name_in_any_normal_form_is_one_task(shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        (None, "body"),
-        ("", "body"),
-        ("{", "body"),
-        ("name=a", "body"),
-        ("[]", "body"),
-        ('"a"', "body"),
-        ("null", "body"),
-        ('{"name": "a", "name": "b"}', "name"),
-        ('{"name": "a", "input": {"x": 1, "x": 2}}', "x"),
-        ('{"name": "a", "input": {"x": NaN}}', "body"),
-        ('{"name": "a", "input": {"x": -Infinity}}', "body"),
+        (None, "body"), ("", "body"), ("{", "body"), ("name=a", "body"), ("[]", "body"), ('"a"', "body"),
+        ("null", "body"), ('{"name": "a", "name": "b"}', "name"), ('{"name": "a", "input": {"x": 1, "x": 2}}', "x"),
+        ('{"name": "a", "input": {"x": NaN}}', "body"), ('{"name": "a", "input": {"x": -Infinity}}', "body"),
         ('{"name": "a", "input": {"x": 1e400}}', "body"),
-        ('{"name": "a", "input": ' + '{"x":' * 200 + "1" + "}" * 200 + "}", "body"),
-        ("{}", "name"),
-        ('{"name": null}', "name"),
-        ('{"name": 1}', "name"),
-        ('{"name": ["a"]}', "name"),
-        ('{"name": ""}', "name"),
-        ('{"name": "."}', "name"),
-        ('{"name": "a\\u0000"}', "name"),
-        ('{"name": "\\ud800"}', "name"),
-        ('{"name": "a", "provider": null}', "provider"),
-        ('{"name": "a", "provider": 7}', "provider"),
-        ('{"name": "a", "provider": "../etc"}', "provider"),
-        ('{"name": "a", "input": null}', "input"),
-        ('{"name": "a", "input": []}', "input"),
-        ('{"name": "a", "input": "x"}', "input"),
-        ('{"name": "a", "inputs": {}}', "inputs"),
-        ('{"name": "a", "task-name": "b"}', "task-name"),
+        ('{"name": "a", "input": ' + '{"x":' * 200 + "1" + "}" * 200 + "}", "body"), ("{}", "name"),
+        ('{"name": null}', "name"), ('{"name": 1}', "name"), ('{"name": ["a"]}', "name"), ('{"name": ""}', "name"),
+        ('{"name": "."}', "name"), ('{"name": "a\\u0000"}', "name"), ('{"name": "\\ud800"}', "name"),
+        ('{"name": "a", "provider": null}', "provider"), ('{"name": "a", "provider": 7}', "provider"),
+        ('{"name": "a", "provider": "../etc"}', "provider"), ('{"name": "a", "input": null}', "input"),
+        ('{"name": "a", "input": []}', "input"), ('{"name": "a", "input": "x"}', "input"),
+        ('{"name": "a", "inputs": {}}', "inputs"), ('{"name": "a", "task-name": "b"}', "task-name"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("as_base64", [False, True])
 def test_a_body_that_is_wrong_is_refused_with_its_field(
     shape: Shape, body: str | None, field: str, as_base64: bool
@@ -209,17 +185,12 @@ def test_a_revival_names_only_a_task(shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("/tasks/example/a", "a"),
-        ("/tasks/example/a%20b", "a b"),
-        ("/tasks/example/a+b", "a+b"),
-        ("/tasks/example/a%2Fb", "a/b"),
-        ("/tasks/example/100%25", "100%"),
-        ("/tasks/example/%25C3%25A9", "%C3%A9"),
-        ("/tasks/example/%C5%81%C3%B3d%C5%BA", "Łódź"),
-        ("/tasks/example/tasks%2Fcoin%2Fb", "tasks/coin/b"),
+        ("/tasks/example/a", "a"), ("/tasks/example/a%20b", "a b"), ("/tasks/example/a+b", "a+b"),
+        ("/tasks/example/a%2Fb", "a/b"), ("/tasks/example/100%25", "100%"), ("/tasks/example/%25C3%25A9", "%C3%A9"),
+        ("/tasks/example/%C5%81%C3%B3d%C5%BA", "Łódź"), ("/tasks/example/tasks%2Fcoin%2Fb", "tasks/coin/b"),
         ("/tasks/example/revive", "revive"),
     ],
-)
+)  # fmt: skip
 def test_a_name_in_the_path_is_decoded_once(shape: Shape, path: str, name: str) -> None:
     assert named_in_url(shape("GET", path), DEFAULT) == Task("example", name)
 
@@ -227,15 +198,12 @@ def test_a_name_in_the_path_is_decoded_once(shape: Shape, path: str, name: str) 
 @pytest.mark.parametrize(
     "event",
     [
-        http("GET", "/tasks/example/x", stage="prod"),
-        rest("GET", "/v1/tasks/example/x"),
-        rest("GET", "/shop/api/tasks/example/x"),
-        http("GET", "/tasks/example/x"),
-        rest("GET", "/tasks/example/x", stage="prod"),
-        rest("GET", "/tasks?provider=example&name=x"),
+        http("GET", "/tasks/example/x", stage="prod"), rest("GET", "/v1/tasks/example/x"),
+        rest("GET", "/shop/api/tasks/example/x"), http("GET", "/tasks/example/x"),
+        rest("GET", "/tasks/example/x", stage="prod"), rest("GET", "/tasks?provider=example&name=x"),
         http("GET", "/tasks?name=x", stage="prod"),
     ],
-)
+)  # fmt: skip
 def test_a_stage_or_a_base_path_before_the_route_makes_no_difference(event: Event) -> None:
     assert named_in_url(event, DEFAULT) == Task("example", "x")
 
@@ -248,18 +216,12 @@ def test_a_query_may_name_the_task_instead(shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("target", "field"),
     [
-        ("/tasks", "name"),
-        ("/tasks/example", "name"),
-        ("/tasks/example?name=a", "name"),
-        ("/tasks?provider=coin", "name"),
-        ("/tasks?name=", "name"),
-        ("/tasks?name=a&id=7", "id"),
-        ("/tasks/No%20Name/a", "provider"),
-        ("/tasks/example/..", "name"),
-        ("/tasks/example/%2E", "name"),
+        ("/tasks", "name"), ("/tasks/example", "name"), ("/tasks/example?name=a", "name"),
+        ("/tasks?provider=coin", "name"), ("/tasks?name=", "name"), ("/tasks?name=a&id=7", "id"),
+        ("/tasks/No%20Name/a", "provider"), ("/tasks/example/..", "name"), ("/tasks/example/%2E", "name"),
         ("/tasks/example/a%0Ab", "name"),
     ],
-)
+)  # fmt: skip
 def test_a_url_that_names_no_task_is_refused_with_its_field(shape: Shape, target: str, field: str) -> None:
     assert refused(named_in_url, shape("GET", target)) == field
 
@@ -279,24 +241,12 @@ def test_a_query_that_is_not_utf_8_is_refused_rather_than_mangled() -> None:
 @pytest.mark.parametrize(
     ("control", "max_age_seconds"),
     [
-        ("no-cache", 0),
-        ("No-Cache", 0),
-        ("max-age=60", 60),
-        ("MAX-AGE=60", 60),
-        ('max-age="60"', 60),
-        ("max-age=0", 0),
-        ("private, max-age=60 , no-transform", 60),
-        ("max-age=60, max-age=30", 30),
-        ("max-age=60, no-cache", 0),
-        ("", None),
-        ("no-store", None),
-        ("max-age", None),
-        ("max-age=-1", None),
-        ("max-age=soon", None),
-        ("max-age=1.5", None),
-        ("s-maxage=60", None),
+        ("no-cache", 0), ("No-Cache", 0), ("max-age=60", 60), ("MAX-AGE=60", 60), ('max-age="60"', 60),
+        ("max-age=0", 0), ("private, max-age=60 , no-transform", 60), ("max-age=60, max-age=30", 30),
+        ("max-age=60, no-cache", 0), ("", None), ("no-store", None), ("max-age", None), ("max-age=-1", None),
+        ("max-age=soon", None), ("max-age=1.5", None), ("s-maxage=60", None),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["Cache-Control", "cache-control", "cAcHe-cOnTrOl"])
 def test_cache_control_says_how_old_an_answer_may_be_whatever_its_case(
     shape: Shape, name: str, control: str, max_age_seconds: float | None

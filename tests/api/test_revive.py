@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +16,6 @@ from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.simulator import EXAMPLE, provider_at
-
-if TYPE_CHECKING:
-    pass
 
 TASK = Task("job", "a")
 PROVIDERS = {"job": provider_at("http://127.0.0.1:1", EXAMPLE | {"limits": {"openJobs": 1}})}
@@ -74,14 +71,10 @@ def test_a_dead_letter_becomes_the_next_generation_due_now_with_its_input_and_a_
 @pytest.mark.parametrize(
     ("reason", "outputs"),
     [
-        ("too-many-errors", {"id": "j-1"}),
-        ("crashed", {"id": "j-1"}),
-        ("upstream", None),
-        ("timeout", None),
-        ("too-large", None),
-        ("missing-output", None),
+        ("too-many-errors", {"id": "j-1"}), ("crashed", {"id": "j-1"}), ("upstream", None), ("timeout", None),
+        ("too-large", None), ("missing-output", None),
     ],
-)
+)  # fmt: skip
 def test_the_job_is_kept_only_where_the_failure_says_nothing_about_it(
     surgery: Surgery, reason: str, outputs: Any
 ) -> None:

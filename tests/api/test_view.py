@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +20,6 @@ from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.clock import START_MS
 from tests.support.items import pending_item
-
-if TYPE_CHECKING:
-    pass
 
 TASK = Task("example", "a")
 ERROR = {"reason": "upstream", "error": "no such customer", "refused": False}
@@ -250,25 +247,16 @@ def test_a_record_need_not_know_everything_to_be_shown(window: Window) -> None:
 @pytest.mark.parametrize(
     ("stored", "partial", "shown"),
     [
-        (None, None, None),
-        (None, {"a": 1}, {"a": 1}),
-        ({"a": 1}, None, {"a": 1}),
-        ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
-        ({"a": 1}, {"a": None}, {"a": 1}),
+        (None, None, None), (None, {"a": 1}, {"a": 1}), ({"a": 1}, None, {"a": 1}),
+        ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}), ({"a": 1}, {"a": None}, {"a": 1}),
         ({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}}, {"a": {"x": 1, "y": 3}}),
         ({"a": {"x": 1}}, {"a": {"x": None, "y": 2}}, {"a": {"x": 1, "y": 2}}),
-        ({"a": {"x": 1}}, {"a": [1]}, {"a": [1]}),
-        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
-        ({"a": 1}, {"a": {"x": 1}}, {"a": {"x": 1}}),
-        ({"a": 1}, {"a": 0}, {"a": 0}),
-        ({"a": 1}, {"a": ""}, {"a": ""}),
-        ({"a": 1}, {"a": False}, {"a": False}),
-        ([1, 2], {"a": 1}, {"a": 1}),
-        ({"a": 1}, [], []),
-        ({"a": 1}, "text", "text"),
-        ({}, {"a": None}, {"a": None}),
+        ({"a": {"x": 1}}, {"a": [1]}, {"a": [1]}), ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"a": 1}, {"a": {"x": 1}}, {"a": {"x": 1}}), ({"a": 1}, {"a": 0}, {"a": 0}), ({"a": 1}, {"a": ""}, {"a": ""}),
+        ({"a": 1}, {"a": False}, {"a": False}), ([1, 2], {"a": 1}, {"a": 1}), ({"a": 1}, [], []),
+        ({"a": 1}, "text", "text"), ({}, {"a": None}, {"a": None}),
     ],
-)
+)  # fmt: skip
 def test_objects_merge_key_by_key_null_never_overwrites_anything_else_replaces(
     stored: Any, partial: Any, shown: Any
 ) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import requests
@@ -24,9 +24,6 @@ from tests.support.api_events import Context, Event, http, rest
 from tests.support.deployment import Answered, Deployment
 from tests.support.outage import Door
 from tests.support.simulator import DONE, PARTIAL, PENDING, WHOLE, Said, completed, pending, refused
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.fixture(params=[rest, http], ids=["rest", "http"])
@@ -114,43 +111,32 @@ def test_a_batch_may_be_as_large_as_a_mebibyte(api: Deployment) -> None:
 @pytest.mark.parametrize(
     ("method", "target", "body", "status", "field"),
     [
-        ("POST", "/tasks/batch", None, 400, "body"),
-        ("POST", "/tasks/batch", [], 400, "body"),
-        ("POST", "/tasks/batch", {}, 400, "tasks"),
-        ("POST", "/tasks/batch", {"tasks": []}, 400, "tasks"),
+        ("POST", "/tasks/batch", None, 400, "body"), ("POST", "/tasks/batch", [], 400, "body"),
+        ("POST", "/tasks/batch", {}, 400, "tasks"), ("POST", "/tasks/batch", {"tasks": []}, 400, "tasks"),
         ("POST", "/tasks/batch", {"tasks": {"name": "a"}}, 400, "tasks"),
         ("POST", "/tasks/batch", {"tasks": [{"name": "a"}] * 101}, 400, "tasks"),
         ("POST", "/tasks/batch", {"tasks": [{"name": "a"}], "x": 1}, 400, "x"),
-        ("GET", "/tasks/example/nobody", None, 404, "name"),
-        ("DELETE", "/tasks?name=nobody", None, 404, "name"),
+        ("GET", "/tasks/example/nobody", None, 404, "name"), ("DELETE", "/tasks?name=nobody", None, 404, "name"),
         ("POST", "/tasks/revive", {"name": "nobody"}, 404, "name"),
         ("POST", "/tasks/revive", {"name": "open"}, 409, "name"),
         ("POST", "/tasks", {"name": "open", "input": {"other": 1}}, 409, "input"),
-        ("DELETE", "/tasks/example/done", None, 409, "name"),
-        ("GET", "/", None, 400, "task-name"),
-        ("GET", "/?task-name=", None, 400, "name"),
-        ("GET", "/?task-name=a&provider=nobody", None, 400, "provider"),
-        ("GET", "/?task-name=a&x=1", None, 400, "x"),
-        ("POST", "/tasks", None, 400, "body"),
-        ("POST", "/tasks", "{", 400, "body"),
-        ("POST", "/tasks", '{"name": "a", "name": "b"}', 400, "name"),
-        ("POST", "/tasks", '{"name": "a", "input": {"x": NaN}}', 400, "body"),
-        ("POST", "/tasks", {}, 400, "name"),
-        ("POST", "/tasks", {"name": ""}, 400, "name"),
-        ("POST", "/tasks", {"name": ".."}, 400, "name"),
-        ("POST", "/tasks", {"name": "x" * 257}, 400, "name"),
-        ("POST", "/tasks", {"name": "a\u0007"}, 400, "name"),
+        ("DELETE", "/tasks/example/done", None, 409, "name"), ("GET", "/", None, 400, "task-name"),
+        ("GET", "/?task-name=", None, 400, "name"), ("GET", "/?task-name=a&provider=nobody", None, 400, "provider"),
+        ("GET", "/?task-name=a&x=1", None, 400, "x"), ("POST", "/tasks", None, 400, "body"),
+        ("POST", "/tasks", "{", 400, "body"), ("POST", "/tasks", '{"name": "a", "name": "b"}', 400, "name"),
+        ("POST", "/tasks", '{"name": "a", "input": {"x": NaN}}', 400, "body"), ("POST", "/tasks", {}, 400, "name"),
+        ("POST", "/tasks", {"name": ""}, 400, "name"), ("POST", "/tasks", {"name": ".."}, 400, "name"),
+        ("POST", "/tasks", {"name": "x" * 257}, 400, "name"), ("POST", "/tasks", {"name": "a\u0007"}, 400, "name"),
         ("POST", "/tasks", {"name": 7}, 400, "name"),
         ("POST", "/tasks", {"name": "a", "provider": "nobody"}, 400, "provider"),
         ("POST", "/tasks", {"name": "a", "input": "x"}, 400, "input"),
         ("POST", "/tasks", {"name": "a", "colour": 1}, 400, "colour"),
         ("POST", "/tasks", {"name": "a", "input": {"x": "y" * 32_768}}, 413, "input"),
         ("POST", "/tasks", {"name": "a", "input": {"x": "y" * 65_536}}, 413, "body"),
-        ("PUT", "/tasks", {"name": "a"}, 404, "path"),
-        ("POST", "/", {"name": "a"}, 404, "path"),
+        ("PUT", "/tasks", {"name": "a"}, 404, "path"), ("POST", "/", {"name": "a"}, 404, "path"),
         ("DELETE", "/", None, 404, "path"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_served_is_a_problem_that_names_its_field(
     api: Deployment, method: str, target: str, body: Any, status: int, field: str
 ) -> None:

@@ -4,7 +4,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -18,20 +18,9 @@ from tests.support.deployment import FILES, Deployment
 from tests.support.outage import Door
 from tests.support.simulator import BROKEN, DONE, PARTIAL, WHOLE, Said, pending, refused, says
 
-if TYPE_CHECKING:
-    pass
-
 EVENTS = [
-    None,
-    {},
-    [],
-    [1, {"a": None}],
-    "",
-    "a text",
-    7,
-    {"version": "0", "detail": "{}"},
-    sample("process-scheduler"),
-]
+    None, {}, [], [1, {"a": None}], "", "a text", 7, {"version": "0", "detail": "{}"}, sample("process-scheduler"),
+]  # fmt: skip
 
 
 def ask(deployed: Deployment, *names: str, provider: str = "example") -> None:

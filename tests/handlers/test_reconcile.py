@@ -1,6 +1,6 @@
 """reconcile: whatever starts it, it brings back what Redis has lost and returns a tally."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -9,9 +9,6 @@ from tests.support.api_events import sample
 from tests.support.deployment import FILES, Deployment
 from tests.support.outage import DynamoDBOutage, RedisOutage
 from tests.support.simulator import DONE, WHOLE
-
-if TYPE_CHECKING:
-    pass
 
 EVENTS: list[Any] = [None, {}, [], "a text", 7, {"detail": None}, sample("reconcile-scheduler")]
 

@@ -17,31 +17,18 @@ from shared.store.spill import CALL_SECONDS
 GATEWAY_SECONDS = 29  # API Gateway gives up on an integration after this
 
 FUNCTIONS = {
-    "EnqueueFunction": "enqueue",
-    "ProcessFunction": "process",
-    "ReconcileFunction": "reconcile",
-    "CallbackFunction": "callback",
-    "NotifyFunction": "notify",
-}
+    "EnqueueFunction": "enqueue", "ProcessFunction": "process", "ReconcileFunction": "reconcile",
+    "CallbackFunction": "callback", "NotifyFunction": "notify",
+}  # fmt: skip
 ROUTES = {
-    "GET /",
-    "POST /tasks",
-    "POST /tasks/batch",
-    "GET /tasks",
-    "DELETE /tasks",
-    "GET /tasks/{provider}/{name}",
-    "DELETE /tasks/{provider}/{name}",
-    "POST /tasks/revive",
-}
+    "GET /", "POST /tasks", "POST /tasks/batch", "GET /tasks", "DELETE /tasks", "GET /tasks/{provider}/{name}",
+    "DELETE /tasks/{provider}/{name}", "POST /tasks/revive",
+}  # fmt: skip
 CALLBACK = "POST /callbacks/{provider}/{token}"
 CONDITIONS = {
-    "RedisUrlInSecret": "RedisUrlSecret",
-    "RedisUrlInParameter": "RedisUrlParameter",
-    "CallbacksAreOn": "CallbackUrl",
-    "StateMachinesWait": "StateMachineArns",
-    "DurableFunctionsWait": "DurableFunctionArns",
-    "EventsAreOn": "EventBus",
-}
+    "RedisUrlInSecret": "RedisUrlSecret", "RedisUrlInParameter": "RedisUrlParameter", "CallbacksAreOn": "CallbackUrl",
+    "StateMachinesWait": "StateMachineArns", "DurableFunctionsWait": "DurableFunctionArns", "EventsAreOn": "EventBus",
+}  # fmt: skip
 """Conditions that hold when that parameter is given."""
 # Known to botocore rather than to us.
 FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3"}
@@ -302,10 +289,7 @@ OBJECTS = {"Fn::Sub": "${SpillBucket.Arn}/*"}
                 ("s3:PutObject", OBJECTS),
             ],
         ),
-        (
-            "ProcessFunction",
-            [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)],
-        ),
+        ("ProcessFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)]),
         ("ReconcileFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:Query", INDEX)]),
         ("CallbackFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)]),
         ("NotifyFunction", [*((action, STREAM) for action in READ_STREAM), ("sqs:SendMessage", NOTIFY_DEAD)]),
@@ -446,16 +430,12 @@ DONE = {"status": {"S": "completed"}}
 @pytest.mark.parametrize(
     ("name", "old", "new", "through"),
     [
-        ("INSERT", None, OPEN, (False, False)),
-        ("MODIFY", DONE, OPEN, (False, False)),
-        ("MODIFY", OPEN, OPEN, (False, False)),
-        ("MODIFY", OPEN, WAITED, (False, False)),
-        ("MODIFY", OPEN, DONE, (True, False)),
-        ("MODIFY", WAITED, DONE, (True, True)),
-        ("REMOVE", WAITED, None, (False, True)),
-        ("REMOVE", DONE, None, (False, False)),
+        ("INSERT", None, OPEN, (False, False)), ("MODIFY", DONE, OPEN, (False, False)),
+        ("MODIFY", OPEN, OPEN, (False, False)), ("MODIFY", OPEN, WAITED, (False, False)),
+        ("MODIFY", OPEN, DONE, (True, False)), ("MODIFY", WAITED, DONE, (True, True)),
+        ("REMOVE", WAITED, None, (False, True)), ("REMOVE", DONE, None, (False, False)),
     ],
-)
+)  # fmt: skip
 def test_of_all_changes_only_ends_get_through(name: str, old: Any, new: Any, through: tuple[bool, bool]) -> None:
     change = {"OldImage": old, "NewImage": new}
     event = {"eventName": name, "dynamodb": {key: image for key, image in change.items() if image}}

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -17,9 +17,6 @@ from shared.work.reconcile import STOP_SECONDS, Reconciler
 from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.simulator import EXAMPLE, provider_at
-
-if TYPE_CHECKING:
-    pass
 
 LEASE_SECONDS = 30.0
 MAX_DELAY = 100.0

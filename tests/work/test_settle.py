@@ -162,11 +162,8 @@ def test_a_lost_task_is_said_to_be_lost(queue: Queue, caplog: pytest.LogCaptureF
 
 
 GOOD: dict[str, Any] = {
-    "complete": Completed(1),
-    "release": Pending(5),
-    "bury": Failed(Reason.UPSTREAM),
-    "forget": Failed(Reason.UPSTREAM),
-}
+    "complete": Completed(1), "release": Pending(5), "bury": Failed(Reason.UPSTREAM), "forget": Failed(Reason.UPSTREAM),
+}  # fmt: skip
 BAD: dict[str, Any] = {
     "complete": None,
     "release": Retry(5, Reason.HTTP),

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -25,9 +25,6 @@ from tests.support.parts import parts_of
 from tests.support.redis_servers import SERVERS
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
 from tests.support.ticking import Trusting
-
-if TYPE_CHECKING:
-    pass
 
 Work = Callable[[Claimed], object]
 PROVIDER = asking.provider(asking.rules("http://127.0.0.1:1"))
@@ -719,16 +716,10 @@ def taking(clock: Clock, seconds: float) -> Doing:
 @pytest.mark.parametrize(
     ("due", "max_workers", "invited"),
     [
-        (20, 4, []),
-        (82, 4, []),  # after 5 seconds 8 of 10 are settled: 72 more until the window ends
-        (83, 4, [1]),
-        (154, 4, [1]),
-        (155, 4, [2]),
-        (900, 4, [3]),
-        (900, 9, [8]),
-        (900, 1, []),
+        (20, 4, []), (82, 4, []),  # after 5 seconds 8 of 10 are settled: 72 more until the window ends
+        (83, 4, [1]), (154, 4, [1]), (155, 4, [2]), (900, 4, [3]), (900, 9, [8]), (900, 1, []),
     ],
-)
+)  # fmt: skip
 def test_further_ticks_are_invited_by_how_much_is_due_beyond_this_ones_pace(
     bed: Bed, due: int, max_workers: int, invited: list[int]
 ) -> None:

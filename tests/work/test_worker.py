@@ -125,13 +125,9 @@ def noise(size: int) -> str:
 
 
 ENDS = {
-    "failed": "bury",
-    "refused": "forget",
-    "completed": "forget",
-    "cancelled": "forget",
-    "newer": "forget",
+    "failed": "bury", "refused": "forget", "completed": "forget", "cancelled": "forget", "newer": "forget",
     "newer failed": "forget",
-}
+}  # fmt: skip
 ANSWERS = [completed({"mine": 1}), pending({"mine": 1}, id="j"), refused(), says(500, {})]
 every_end = pytest.mark.parametrize(("how", "verb"), ENDS.items())
 every_answer = pytest.mark.parametrize("answer", ANSWERS, ids=["completed", "pending", "failed", "error"])
