@@ -15,8 +15,7 @@ from shared.work import tick  # noqa: F401 (loaded as the environment starts)
 
 metrics = Metrics(namespace="Meanwhile", service="meanwhile")
 METRICS = ("claimed", "expired", "completed", "snoozed", "retried", "buried", "lost", "unreachable")
-INVITATION = {"invited": True}
-"""The event of a tick that another tick has invited: it invites none itself."""
+INVITATION = {"invited": True}  # the event of a tick that another tick has invited: it invites none itself
 
 
 def handler(event: Any, context: LambdaContext) -> dict[str, Counter[str]]:

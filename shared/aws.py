@@ -12,8 +12,7 @@ from shared.codec import Json, dumps
 from shared.errors import SecretUnavailable
 from shared.logs import log
 
-SECRET_SECONDS = 300
-"""How long a secret is kept before it is read again."""
+SECRET_SECONDS = 300  # how long a secret is kept before it is read again
 
 
 def client(service: Literal["dynamodb", "s3", "stepfunctions", "lambda"], connections: int = 2) -> Any:

@@ -5,12 +5,10 @@ import math
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
-Json: TypeAlias = Any
-"""What `loads` returns: None, bool, int, float, str, list or dict, nested at most MAX_DEPTH deep."""
+Json: TypeAlias = Any  # what `loads` returns: None, bool, int, float, str, list or dict, nested at most MAX_DEPTH deep
 
 MAX_DEPTH = 128
-OWN_DEPTH = 2 * MAX_DEPTH
-"""For texts of our own, which wrap what came from outside."""
+OWN_DEPTH = 2 * MAX_DEPTH  # for texts of our own, which wrap what came from outside
 
 
 class DuplicateKey(ValueError):

@@ -16,8 +16,7 @@ NOTIFY_KINDS = {
     "durableCallbackId": (r"(?=.{1,1024}$)[A-Za-z0-9+/]+={0,2}", "1 to 1024 characters of base64, as it was given"),
 }
 """How a request may name a workflow that waits for its task, and what AWS takes of each kind, and in words."""
-MAX_BATCH = 100
-"""How many requests one batch may hold."""
+MAX_BATCH = 100  # how many requests one batch may hold
 LEASE_MARGIN_SECONDS = 10
 """A lease outlasts the longest attempt by so much: time to store what was found and to settle it in Redis."""
 

@@ -12,10 +12,8 @@ from shared.errors import DataUnavailable, Problem, SecretUnavailable, StoreUnav
 from shared.logs import log
 from shared.task import Task
 
-MAX_ANSWER_BYTES = 6_000_000
-"""The most that a body may take; Lambda carries 6 MiB, headers included."""
-_TAG = re.compile(r'(?:W/)?("[^"]*")')
-"""An ETag, of which weak comparison looks at the quoted part."""
+MAX_ANSWER_BYTES = 6_000_000  # the most that a body may take; Lambda carries 6 MiB, headers included
+_TAG = re.compile(r'(?:W/)?("[^"]*")')  # an ETag, of which weak comparison looks at the quoted part
 OUTAGES: dict[type[Exception], str] = {
     DataUnavailable: "the stored data cannot be read; try again, or have it fetched anew: Cache-Control: no-cache",
     StoreUnavailable: "the store does not answer; nothing was accepted, try again",

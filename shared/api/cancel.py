@@ -13,8 +13,7 @@ from shared.task import Task
 from shared.work.parts import Parts
 from shared.work.worker import CANCEL_SECONDS, record_of
 
-ROUNDS = 5
-"""How often a cancellation that meets a change looks again."""
+ROUNDS = 5  # how often a cancellation that meets a change looks again
 
 
 def answer(parts: Parts, task: Task) -> Answer:

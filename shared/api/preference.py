@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 LONGEST_WAIT_SECONDS = 20
-MAX_CHARACTERS = 1024
-"""A longer header is ignored: splitting it would take long."""
-LONGEST_AGE_SECONDS = 2**31
-"""What a greater number of seconds counts as (RFC 9111)."""
+MAX_CHARACTERS = 1024  # a longer header is ignored: splitting it would take long
+LONGEST_AGE_SECONDS = 2**31  # what a greater number of seconds counts as (RFC 9111)
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _PART = re.compile(rf'(?:{_QUOTED}|[^",])+')

@@ -22,8 +22,7 @@ from shared.provider.wire.origin import origin_of
 from shared.reasons import Reason, Trait
 from shared.record import Record
 
-WORD_CHARACTERS = 64
-"""What is kept of a status that no acceptor knows."""
+WORD_CHARACTERS = 64  # what is kept of a status that no acceptor knows
 
 
 @dataclass(slots=True)

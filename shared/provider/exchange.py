@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from shared.provider.wire.transport import Transport
 
 MAX_PAGES = 1000
-BARE = Attachment()
-"""What came by itself was attached nothing."""
+BARE = Attachment()  # what came by itself was attached nothing
 
 
 @dataclass(frozen=True, slots=True)

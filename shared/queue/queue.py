@@ -26,8 +26,7 @@ from shared.task import Task
 
 BATCH = 200
 _SCRIPTS = Path(__file__).parent / "scripts"
-Row: TypeAlias = tuple[Any, ...]
-"""What a script is told of a task: the task first."""
+Row: TypeAlias = tuple[Any, ...]  # what a script is told of a task: the task first
 _KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups", "served")
 
 

@@ -24,12 +24,9 @@ from shared.logs import facts, log
 from shared.store.item import LINK_ABOVE_BYTES, Item, Spilled, encoded, packed
 from shared.task import Task
 
-MAX_SPILLED_BYTES = 10_000_000
-"""The most that data may take in S3, compressed: as much as a provider's reply may be."""
-LINK_SECONDS = 900
-"""How long a link leads to its object."""
-CALL_SECONDS = 5.0
-"""The longest that a call to S3 takes."""
+MAX_SPILLED_BYTES = 10_000_000  # the most that data may take in S3, compressed: as much as a provider's reply may be
+LINK_SECONDS = 900  # how long a link leads to its object
+CALL_SECONDS = 5.0  # the longest that a call to S3 takes
 
 
 @dataclass(frozen=True, slots=True)

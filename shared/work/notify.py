@@ -18,8 +18,7 @@ from shared.logs import log
 from shared.store import Item
 from shared.store.item import Spilled, parse
 
-MAX_RESULT_BYTES = 262_144
-"""What Step Functions takes as a task's output."""
+MAX_RESULT_BYTES = 262_144  # what Step Functions takes as a task's output
 MAX_CAUSE = 32_768
 MAX_ERROR = 256
 WAITS_NO_LONGER = (

@@ -26,11 +26,9 @@ Tally: TypeAlias = dict[str, Counter[str]]
 """Provider -> what its tasks counted as: claimed, expired, completed, snoozed, retried, buried, forgotten, released,
 lost, abandoned (still running when the time was over), unreachable (Redis calls that failed)."""
 
-Invite: TypeAlias = Callable[[int], None]
-"""Starts so many further ticks; raises nothing."""
+Invite: TypeAlias = Callable[[int], None]  # starts so many further ticks; raises nothing
 
-SETTLE_SECONDS = 5.0
-"""Kept back at the end of the function's time for storing and settling."""
+SETTLE_SECONDS = 5.0  # kept back at the end of the function's time for storing and settling
 
 
 @dataclass(slots=True)

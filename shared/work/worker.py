@@ -21,14 +21,10 @@ from shared.task import Task
 from shared.work.parts import Parts
 from shared.work.settle import Settlement
 
-STORE_RETRY_SECONDS = 10.0
-"""How long a task waits after its result could not be stored."""
-UNREADABLE_SECONDS = 60.0
-"""How long a task waits whose record a later version of this code wrote."""
-CANCEL_SECONDS = 5.0
-"""The longest that telling a provider of a cancellation may take."""
-DURABLE = ("outputs", "partial", "submitted_at", "resubmits")
-"""What an item keeps of its generation's record."""
+STORE_RETRY_SECONDS = 10.0  # how long a task waits after its result could not be stored
+UNREADABLE_SECONDS = 60.0  # how long a task waits whose record a later version of this code wrote
+CANCEL_SECONDS = 5.0  # the longest that telling a provider of a cancellation may take
+DURABLE = ("outputs", "partial", "submitted_at", "resubmits")  # what an item keeps of its generation's record
 
 
 @dataclass

@@ -9,15 +9,7 @@ from boto3.dynamodb.types import TypeSerializer
 from shared.codec import MAX_DEPTH
 from shared.errors import StoreTooLarge
 from shared.store import Item
-from shared.store.item import (
-    MAX_VALUE_BYTES,
-    SHARDS,
-    digest,
-    open_key,
-    open_keys,
-    packed,
-    parse,
-)
+from shared.store.item import MAX_VALUE_BYTES, SHARDS, digest, open_key, open_keys, packed, parse
 from shared.task import Task
 from tests.support.items import pending_item
 

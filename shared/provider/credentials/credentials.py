@@ -20,8 +20,7 @@ from shared.reasons import Reason
 if TYPE_CHECKING:
     from shared.provider.wire.transport import Transport
 
-EXPIRY_MARGIN_SECONDS = 30
-"""A token is renewed this long before it expires."""
+EXPIRY_MARGIN_SECONDS = 30  # a token is renewed this long before it expires
 DEFAULT_EXPIRY_SECONDS = 3600
 
 

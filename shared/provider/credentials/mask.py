@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from shared.codec import Json
 
-MASKED = "MASKED"
-"""In place of a secret. It looks the same inside a URL."""
+MASKED = "MASKED"  # in place of a secret. It looks the same inside a URL
 
 
 class Mask:

@@ -14,8 +14,7 @@ Decoding: TypeAlias = Literal["auto", "json", "jsonl", "csv", "text", "url"]
 ContentType: TypeAlias = Literal["application/json", "application/x-www-form-urlencoded", "text/plain", "text/csv"]
 
 DEFAULT_TIMEOUT_SECONDS = 20.0
-WITH_PLACEHOLDERS = ("url", "query", "headers", "body")
-"""The parts of an operation that may hold placeholders."""
+WITH_PLACEHOLDERS = ("url", "query", "headers", "body")  # the parts of an operation that may hold placeholders
 
 
 class Operation(Part, frozen=True, kw_only=True):

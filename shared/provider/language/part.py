@@ -10,8 +10,7 @@ from shared.errors import ProviderFileError
 from shared.provider.language.expression import Expression
 from shared.provider.wire.origin import has_origin
 
-_MOST = 1e300
-"""Sums and products of larger numbers could be infinite."""
+_MOST = 1e300  # sums and products of larger numbers could be infinite
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST)]
 Factor: TypeAlias = Annotated[float, Meta(ge=1, le=_MOST)]
@@ -48,8 +47,7 @@ class Reference(str):
         return super().__new__(cls, text)
 
 
-ABSENT = Expression("null")
-"""What a file does not have, as an expression: it finds nothing."""
+ABSENT = Expression("null")  # what a file does not have, as an expression: it finds nothing
 
 
 def says(description: str) -> Meta:

@@ -18,8 +18,7 @@ from urllib3.util.connection import create_connection
 from shared.provider.wire.origin import is_public
 
 MAX_INTERIM = 16
-MAX_WIRE_BYTES = 20_000_000
-"""What is read from the wire for one reply, at most, however it is framed."""
+MAX_WIRE_BYTES = 20_000_000  # what is read from the wire for one reply, at most, however it is framed
 
 
 class Watchdog:

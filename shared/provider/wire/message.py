@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from shared.codec import Json
 
-MAX_RESPONSE_BYTES = 10_000_000
-"""Counted after decompression."""
+MAX_RESPONSE_BYTES = 10_000_000  # counted after decompression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
