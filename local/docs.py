@@ -17,6 +17,7 @@ from local import ROOT
 from local.provider.schema import rows, schema
 from local.sam_template import template
 from shared.provider.language.part import Part
+from shared.queue.queue import LAYOUT
 from shared.reasons import Reason, Trait
 from shared.settings import Settings
 
@@ -65,6 +66,12 @@ def heading(path: Path) -> str:
     return ast.get_docstring(ast.parse(text)) or "" if path.suffix == ".py" else text.split("\n\n")[0].lstrip("- ")
 
 
+def redis_keys() -> str:
+    """What stands in Redis, as the queue's layout says."""
+    names = [f"`{{queue:P}}{'' if key == 'queue' else ':' + key}`" for key in LAYOUT]
+    return table(("key", "type", "holds"), [(name, *told) for name, told in zip(names, LAYOUT.values(), strict=True)])
+
+
 def modules() -> str:
     """Every module and script of what is shipped and of the local stack, each with what it says of itself first."""
     paths = [path for room in ("handlers", "shared", "local") for path in sorted((ROOT / room).rglob("*"))]
@@ -107,6 +114,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
     "parameters": parameters,
     "reasons": reasons,
+    "redis-keys": redis_keys,
     "modules": modules,
     **{f"fields-of-{part.__name__}": partial(fields_of, part) for part in Part.__subclasses__()},
     **{f"promises-{section}": partial(promises, section) for section in PROMISES},

@@ -1,8 +1,8 @@
 """The queue: one sorted set per provider in Redis, as the scripts under `scripts/` keep it.
 
-Its keys and what they hold: docs/architecture.md, "What stands in Redis". All of a provider are in one cluster slot.
-Members are task names. Time is the server's alone. A completed task leaves nothing; no key carries a TTL.
-Every method is one round trip for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
+LAYOUT names its keys; all of a provider P are in one cluster slot, by the braces of `{queue:P}`. Members are task names.
+Time is the server's alone. A completed task leaves nothing; no key carries a TTL. Every method is one round trip for up
+to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
 
 import math
@@ -27,7 +27,18 @@ from shared.task import Task
 BATCH = 200
 _SCRIPTS = Path(__file__).parent / "scripts"
 Row: TypeAlias = tuple[Any, ...]  # what a script is told of a task: the task first
-_KEYS = ("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups", "served")
+LAYOUT = {
+    "queue": ("sorted set", "task -> when it is due, epoch milliseconds; 0 while it is being processed"),
+    "leases": ("sorted set", "task -> when its lease expires"),
+    "state": ("hash", "task -> `generation:token:crashes`, what the scripts need"),
+    "tasks": ("hash", "task -> its record (`record.py`), opaque to the scripts"),
+    "dead": ("sorted set", "task -> when it was buried"),
+    "gate": ("hash", "the provider's shared pause, and what is left of its rate"),
+    "jobs": ("set", "tasks with a job open at the provider, where the provider limits those"),
+    "groups": ("hash", "task -> its group, where requests name groups"),
+    "served": ("sorted set", "group -> when it last had a turn"),
+}
+"""Each key as the scripts know it, its type and what it holds: `{queue:P}`, then `{queue:P}:leases` and so on."""
 
 
 def new_token() -> str:
@@ -145,7 +156,7 @@ class Queue:
         for key in ("leases", "state", "tasks", "jobs", "groups"):
             cursor: str | None = None
             while cursor != "0":
-                cursor, found = self._call("strays", provider, (_KEYS.index(key) + 1, cursor or "0"))
+                cursor, found = self._call("strays", provider, (list(LAYOUT).index(key) + 1, cursor or "0"))
                 names.update(found)
         return [Task(provider, name) for name in sorted(names)]
 
@@ -163,7 +174,7 @@ class Queue:
         return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
-        names = [self._key(provider, key) for key in _KEYS]
+        names = [self._key(provider, key) for key in LAYOUT]
         return self._guarded(lambda: self._scripts[verb](keys=names, args=arguments))
 
     def _key(self, provider: str, key: str) -> str:

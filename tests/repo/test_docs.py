@@ -8,7 +8,6 @@ import pytest
 
 from handlers.process import METRICS
 from local import ROOT, docs
-from shared.queue import queue
 from shared.reasons import Reason, Trait
 from shared.store import Item
 
@@ -52,10 +51,9 @@ def test_what_the_architecture_page_says_is_there_is_there() -> None:
     assert missing == []
 
 
-def test_the_architecture_page_tells_of_every_key_in_redis_and_every_attribute_of_an_item() -> None:
+def test_the_architecture_page_tells_of_every_attribute_of_an_item() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    redis, dynamodb = (page.split(f"## What stands in {there}")[1].split("\n## ")[0] for there in ("Redis", "DynamoDB"))
-    assert [key for key in queue._KEYS if f"`{{queue:P}}:{key}`" not in redis] == ["queue"]
+    dynamodb = page.split("## What stands in DynamoDB")[1].split("\n## ")[0]
     assert [name for name in Item.__slots__ if f"`{name}`" not in dynamodb] == ["task"]
 
 
