@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from local.provider.parts import operations
 from shared.codec import Json
-from shared.provider.language.operation import WITH_PLACEHOLDERS
+from shared.provider.language.operation import WITH_PLACEHOLDERS, Operation
 from shared.provider.language.placeholder import literals
 from shared.provider.language.rules import Rules
 from shared.provider.language.security import OAuth2
@@ -14,22 +14,20 @@ _SECRET = r"authorization|cookie|api[-_]?key|token|secret|passw(?:or)?d"
 _SECRET_NAMES = re.compile(_SECRET, re.IGNORECASE)
 _IN_URL = re.compile(rf"[?&]([^=&#]*(?:{_SECRET})[^=&#]*)=[^&#$]", re.IGNORECASE)
 _IN_BODY = re.compile(r"(?:api[-_]?key|(?:access|auth|bearer|refresh)[-_]?token|secret|passw(?:or)?d)$", re.IGNORECASE)
-_ODATA = "all|batch|count|crossjoin|entity|it|links|metadata|ref|root|value"
 _NAME = r"[A-Za-z_]\w*"
 _WHOLE = re.compile(
-    rf"<{_NAME}>|:{_NAME}|%(?:\({_NAME}\))?[sd]|\$(?!(?:{_ODATA})\b){_NAME}|\{{\d+\}}|\{{ +{_NAME}(?:\.\w+)* +\}}"
+    rf"<{_NAME}>|:{_NAME}|%(?:\({_NAME}\))?[sd]"
+    rf"|\$(?:(?i:id|job|name|\w+_id)|\w+I[dD])|\{{\d+\}}|\{{ +{_NAME}(?:\.\w+)* +\}}"
 )
 _IN_PATH = re.compile(rf"(?<=[/=])(?:{_WHOLE.pattern})(?=[/?&#]|$)|<{_NAME}>|%s|%\({_NAME}\)[sd]|\{{\d*\}}")
-"""Not `$select` as the name of a query's value, and not `10:30`."""
+"""Not `10:30`, and not what some APIs begin with a dollar: `/$metadata`, `/Patient/$export`, `?$select=id`."""
 _SECRET_SAID = "looks like a secret in the file; security takes it by reference"
 
 
 def doubtful(rules: Rules) -> Iterator[str]:
     """Each with its location."""
     for location, operation in operations(rules):
-        for part in WITH_PLACEHOLDERS:
-            for there, text in _texts(f"{location}.{part}", getattr(operation, part)):
-                yield from _style(there, text, is_url=part == "url")
+        yield from _styles(location, operation)
         for name in _IN_URL.findall("$".join(literals(operation.url))):
             yield f"{location}.url: {name} {_SECRET_SAID}"
         for part, names in (("headers", _SECRET_NAMES), ("query", _SECRET_NAMES), ("body", _IN_BODY)):
@@ -37,6 +35,20 @@ def doubtful(rules: Rules) -> Iterator[str]:
     for i, scheme in enumerate(rules.security):
         if isinstance(scheme, OAuth2):
             yield from _secrets(f"$.security[{i}].params", scheme.params, _IN_BODY)
+
+
+def _styles(location: str, operation: Operation) -> Iterator[str]:
+    """Placeholders as other tools write them."""
+    for part in WITH_PLACEHOLDERS:
+        for there, text in _texts(f"{location}.{part}", getattr(operation, part)):
+            own = literals(text)
+            if any("${" in one for one in own):
+                yield f"{there} has a ${{ without its }}"
+            found = map(_IN_PATH.search, own) if part == "url" else [_WHOLE.fullmatch(text)]
+            if part == "body" and text is operation.body:
+                continue  # a text of its own may be in any language
+            said = "is sent as it is; a value stands in ${…}, such as ${outputs.id}"
+            yield from (f"{there}: {one[0]} {said}" for one in found if one)
 
 
 def _texts(location: str, value: Json) -> Iterator[tuple[str, str]]:
@@ -52,15 +64,6 @@ def _children(value: Json) -> Iterator[tuple[str, Json]]:
         yield from ((f".{name}", child) for name, child in value.items())
     if isinstance(value, list):
         yield from ((f"[{i}]", child) for i, child in enumerate(value))
-
-
-def _style(location: str, text: str, *, is_url: bool) -> Iterator[str]:
-    own = literals(text)
-    if any("${" in part for part in own):
-        yield f"{location} has a ${{ without its }}"
-    for part in own:
-        if found := _IN_PATH.search(part) if is_url else len(own) == 1 and _WHOLE.fullmatch(text):
-            yield f"{location}: {found[0]} is sent as it is; a value stands in ${{…}}, such as ${{outputs.id}}"
 
 
 def _secrets(location: str, value: Json, names: re.Pattern[str]) -> Iterator[str]:
