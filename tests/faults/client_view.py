@@ -4,33 +4,19 @@ import gzip
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
+
+Parts: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """The status answer's fields; `next_ms` bounds `next_attempt_at`, since the server's clock goes on."""
+def compare(
+    seen: Mapping[str, Any], item: Mapping[str, Any], parts: Parts, now_ms: int, server_ms: tuple[int, int]
+) -> None:
+    """Fails unless the status answer has exactly the fields that are to be seen at `now_ms`.
 
-    fields: dict[str, Any]
-    next_ms: tuple[float, float] | None
-
-    def compare(self, seen: Mapping[str, Any]) -> None:
-        """Fails unless the answer has exactly these fields."""
-        body = dict(seen)
-        next_at = body.pop("next_attempt_at", None)
-        assert body == self.fields
-        assert (next_at is None) == (self.next_ms is None)
-        if self.next_ms:
-            least, most = self.next_ms
-            assert least - 1 <= _ms(next_at) <= most + 1  # rounded to the millisecond
-
-
-def expected_view(
-    item: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]], now_ms: int, server_ms: tuple[int, int]
-) -> View:
-    """What is to be seen at `now_ms`; `server_ms` is Redis's time before and after it was looked at."""
+    `server_ms`, Redis's time before and after it was looked at, bounds `next_attempt_at`: the server's clock goes on.
+    """
     provider, _, name = item["task_id"]["S"].partition("/")
     status, created_at = item["status"]["S"], int(item["created_at"]["N"])
     ended_at = int(item["completed_at"]["N"]) if "completed_at" in item else None
@@ -39,33 +25,31 @@ def expected_view(
         data = data or {}
         data |= {key: value for key, value in partial.items() if value is not None or key not in data}
     fields: dict[str, Any] = {
-        "task_id": f"{provider}/{name}",
-        "provider": provider,
-        "name": name,
-        "status": status,
-        "data": data,
-        "partial": status != "completed",
-        "deduplicated": False,
-        "generation": int(item["generation"]["N"]),
-        "created_at": _instant(created_at),
-        "updated_at": _instant(int(item["updated_at"]["N"])),
+        "task_id": f"{provider}/{name}", "provider": provider, "name": name, "status": status, "data": data,
+        "partial": status != "completed", "deduplicated": False, "generation": int(item["generation"]["N"]),
+        "created_at": _instant(created_at), "updated_at": _instant(int(item["updated_at"]["N"])),
         "age_seconds": max(0, now_ms - (ended_at or created_at)) // 1000,
-    }
+    }  # fmt: skip
     if ended_at is not None:
         fields["completed_at"] = _instant(ended_at)
     if status == "failed":
         error = _json(item["error"])
         fields["error"] = {"reason": error["reason"], "detail": error["error"]}
-    next_ms = None
-    if status in ("pending", "failed"):
-        next_ms = _schedule(fields, parts, name, now_ms, server_ms)
-    return View(fields, next_ms)
+    next_ms = _schedule(fields, parts, now_ms, server_ms) if status in ("pending", "failed") else None
+    body = dict(seen)
+    next_at = body.pop("next_attempt_at", None)
+    assert body == fields
+    assert (next_at is None) == (next_ms is None)
+    if next_ms:
+        at = datetime.fromisoformat(next_at).timestamp() * 1000
+        assert next_ms[0] - 1 <= at <= next_ms[1] + 1  # rounded to the millisecond
 
 
 def _schedule(
-    fields: dict[str, Any], parts: Mapping[str, Mapping[str, Any]], name: str, now_ms: int, server_ms: tuple[int, int]
+    fields: dict[str, Any], parts: Parts, now_ms: int, server_ms: tuple[int, int]
 ) -> tuple[float, float] | None:
     """Add what Redis tells of the item's generation: where it is, and how it went so far."""
+    name = fields["name"]
     is_there = parts["state"].get(name, "0").partition(":")[0] == f"{fields['generation']}"
     score = parts["queue"].get(name) if is_there else None
     if score is not None:
@@ -95,7 +79,3 @@ def _json(attribute: Mapping[str, Any] | None) -> Any:
 
 def _instant(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03}Z"
-
-
-def _ms(instant: str) -> float:
-    return datetime.fromisoformat(instant).timestamp() * 1000

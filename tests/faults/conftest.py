@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from local.servers.dynamodb import DynamoDB
+from tests.faults.proxy import Proxy
+from tests.faults.replicas import Pair
 from tests.faults.world import MakeWorld, StartServer, World
 from tests.support.redis_servers import Server, server_or_skip
 from tests.support.simulator import Simulator
@@ -24,6 +26,15 @@ def start_server(loopback_only: None) -> Iterator[StartServer]:
     """Starts servers of the test's own, which it may kill or set as it likes."""
     with ExitStack() as running:
         yield lambda kind="valkey": running.enter_context(server_or_skip(kind))
+
+
+@pytest.fixture
+def replicas(start_server: StartServer) -> Iterator[Pair]:
+    primary = start_server()
+    with Proxy(primary.port) as way, Proxy(primary.port) as link:
+        pair = Pair(primary, start_server(), way, link)
+        pair.follow()
+        yield pair
 
 
 @pytest.fixture

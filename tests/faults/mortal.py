@@ -88,32 +88,24 @@ def begin(errand: Errand) -> Life:
 
 def watch(setattr_: Callable[[Any, str, Any], object], taken: Callable[[Step], object]) -> None:
     """Tells of every step of this process, once it has been taken, well or not."""
-    run, ask, send = Queue._call, BaseClient._make_api_call, Transport.send  # type: ignore[attr-defined]
 
-    def script(self: Queue, verb: str, *arguments: Any) -> Any:
-        try:
-            return run(self, verb, *arguments)
-        finally:
-            taken((verb, ""))
+    def telling(owner: Any, method: str) -> None:
+        call = getattr(owner, method)
 
-    def aws(self: Any, operation: str, arguments: Any) -> Any:
-        ended = ""
-        try:
-            reply = ask(self, operation, arguments)
-            ended = _ended(arguments)
-            return reply
-        finally:
-            taken((operation, ended))
+        def told(self: Any, what: Any, *arguments: Any, **options: Any) -> Any:
+            ended = ""
+            try:
+                reply = call(self, what, *arguments, **options)
+                ended = _ended(arguments[0]) if owner is BaseClient else ""
+                return reply
+            finally:
+                taken((getattr(what, "method", what), ended))
 
-    def http(self: Transport, call: Any, *arguments: Any, **options: Any) -> Any:
-        try:
-            return send(self, call, *arguments, **options)
-        finally:
-            taken((call.method, ""))
+        setattr_(owner, method, told)
 
-    setattr_(Queue, "_call", script)
-    setattr_(BaseClient, "_make_api_call", aws)
-    setattr_(Transport, "send", http)
+    telling(Queue, "_call")
+    telling(BaseClient, "_make_api_call")
+    telling(Transport, "send")
 
 
 def patient(**options: Any) -> Config:

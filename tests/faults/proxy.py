@@ -18,6 +18,8 @@ class Proxy:
         self._lose_next = False
         self._flowing = threading.Event()
         self._flowing.set()
+        self.hold, self.release = self._flowing.clear, self._flowing.set
+        """No reply arrives until `release`: what was held up arrives then, if anybody still waits for it."""
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -28,14 +30,6 @@ class Proxy:
         """The next reply does not arrive: its connection ends instead."""
         with self._lock:
             self._lose_next = True
-
-    def hold(self) -> None:
-        """No reply arrives until `release`."""
-        self._flowing.clear()
-
-    def release(self) -> None:
-        """What was held up arrives, if anybody still waits for it."""
-        self._flowing.set()
 
     def cut(self) -> None:
         with self._lock:

@@ -1,7 +1,6 @@
 """A primary and its replica, and a way that leads to whichever of them is the primary."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 
 from redis import Redis
 
@@ -11,14 +10,14 @@ from tests.faults.mortal import WAIT_SECONDS
 from tests.faults.proxy import Proxy
 
 
+@dataclass(frozen=True, slots=True)
 class Pair:
     """`way` is where clients connect; what goes over `link` from primary to replica can be held up."""
 
-    def __init__(self, primary: RedisServer, replica: RedisServer, way: Proxy, link: Proxy) -> None:
-        self.way = way
-        self.link = link
-        self._primary = primary
-        self._replica = replica
+    _primary: RedisServer
+    _replica: RedisServer
+    way: Proxy
+    link: Proxy
 
     def follow(self) -> None:
         """Begin to replicate; returns when the replica has all there is."""
@@ -53,14 +52,6 @@ class Pair:
             self.way.target = self._replica.port
             primary.replicaof("127.0.0.1", f"{self._replica.port}")
             wait_until(lambda: _follows(primary), WAIT_SECONDS, "the former primary")
-
-
-@contextmanager
-def pair(primary: RedisServer, replica: RedisServer) -> Iterator[Pair]:
-    with Proxy(primary.port) as way, Proxy(primary.port) as link:
-        made = Pair(primary, replica, way, link)
-        made.follow()
-        yield made
 
 
 def _client(server: RedisServer) -> "Redis":

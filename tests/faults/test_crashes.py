@@ -117,7 +117,8 @@ def called(**payload: object) -> Callable[[World], Event]:
     return event
 
 
-BEGIN = "GetItem UpdateItem add"
+BEGIN, SUBMIT = "GetItem UpdateItem add", "claim GetItem POST UpdateItem"
+CANCELLED = "claim GET UpdateItem DELETE forget claim"
 QUERIES, STRAYS = "Query " * 16, "strays " * 5
 END = "GetItem UpdateItem end"
 UNASKED = {"firstAnswer": 0}
@@ -134,29 +135,15 @@ CASES = (
     Case("cancel", "enqueue", "GetItem UpdateItem DELETE forget", DELETE, due, ends="cancelled", ends_else="completed"),
     Case("revive", "enqueue", BEGIN, REVIVE, failed, submits=2, ends_else="failed"),
     # process: a submit, a poll, and every end of either
-    Case("submit", "process", "claim GetItem POST UpdateItem release claim", stage=post, file=UNASKED),
-    Case(
-        "submit completed at once",
-        "process",
-        "claim GetItem POST UpdateItem complete claim",
-        stage=post,
-        says=DONE,
-        file=UNASKED,
-    ),
+    Case("submit", "process", f"{SUBMIT} release claim", stage=post, file=UNASKED),
+    Case("submit completed at once", "process", f"{SUBMIT} complete claim", stage=post, says=DONE, file=UNASKED),
     Case("poll with news", "process", "claim GET UpdateItem release claim", stage=due, says=FURTHER),
     Case("poll without news", "process", "claim GET release claim", stage=due),
     Case("poll in trouble", "process", "claim GET release claim", stage=due, says=says(500, {})),
     Case("poll completed", "process", "claim GET UpdateItem complete claim", stage=due, says=DONE),
     Case("poll failed", "process", "claim GET UpdateItem bury claim", stage=due, says=NO, then=NO, ends="failed"),
     Case("job lost", "process", "claim GET UpdateItem release claim", stage=due, says=LOST, submits=2),
-    Case(
-        "poll of a cancelled task",
-        "process",
-        "claim GET UpdateItem DELETE forget claim",
-        stage=cancelled_half,
-        says=FURTHER,
-        ends="cancelled",
-    ),
+    Case("poll of a cancelled task", "process", CANCELLED, stage=cancelled_half, says=FURTHER, ends="cancelled"),
     Case("task that kills", "process", "claim claim UpdateItem bury claim claim claim", stage=crashing, ends="failed"),
     Case("record unreadable", "process", "claim GetItem GET UpdateItem complete claim", stage=unreadable, says=DONE),
     # reconcile

@@ -6,9 +6,10 @@ The clients are the deployed ones, with their own tries; only the pauses between
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import boto3
 import pytest
@@ -39,17 +40,8 @@ TRIES = 2
 LARGE = {"x": random.Random(1).randbytes(100_000).hex()}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the service does and says, once it is asked for."""
-
-    body: bytes
-    ask: Callable[[], AWSResponse]
-
-    def __call__(self) -> AWSResponse:
-        return self.ask()
-
-
+Answer: TypeAlias = "partial[Any]"
+"""What the service does and says, once it is asked for; its third argument is the request."""
 Fault = Callable[[Answer], AWSResponse]
 
 
@@ -86,24 +78,18 @@ def lost(answer: Answer) -> AWSResponse:
 
 
 OF_THE_NETWORK = {
-    "closed": raises(ConnectionClosedError),
-    "refused": raises(EndpointConnectionError),
-    "connect timeout": raises(ConnectTimeoutError),
-    "read timeout": raises(ReadTimeoutError),
-    "answer lost": lost,
-}
+    "closed": raises(ConnectionClosedError), "refused": raises(EndpointConnectionError),
+    "connect timeout": raises(ConnectTimeoutError), "read timeout": raises(ReadTimeoutError), "answer lost": lost,
+}  # fmt: skip
 OF_DYNAMODB = OF_THE_NETWORK | {
     "throughput": dynamodb_says(400, "ProvisionedThroughputExceededException"),
     "throttling": dynamodb_says(400, "ThrottlingException"),
     "request limit": dynamodb_says(400, "RequestLimitExceeded"),
-    "500": dynamodb_says(500, "InternalServerError"),
-    "503": answered(503, "<html>"),
-}
+    "500": dynamodb_says(500, "InternalServerError"), "503": answered(503, "<html>"),
+}  # fmt: skip
 OF_S3 = OF_THE_NETWORK | {
-    "slow down": s3_says(503, "SlowDown"),
-    "500": s3_says(500, "InternalError"),
-    "503": answered(503, "<html>"),
-}
+    "slow down": s3_says(503, "SlowDown"), "500": s3_says(500, "InternalError"), "503": answered(503, "<html>"),
+}  # fmt: skip
 FOR_GOOD = {"denied": s3_says(403, "AccessDenied"), "no bucket": s3_says(404, "NoSuchBucket")}
 """Answers that S3 gives a deployment whose rights or bucket are wrong; botocore does not try again."""
 
@@ -131,10 +117,7 @@ def wire(monkeypatch: pytest.MonkeyPatch, dynamodb: "DynamoDBClient") -> Iterato
     wire, send = Wire(), BotocoreStubber.__call__
 
     def sent(stubber: BotocoreStubber, event_name: str, request: Any, **more: Any) -> Any:
-        def answer() -> Any:
-            return send(stubber, event_name, request, **more)
-
-        return wire.send(event_name.rpartition(".")[2], Answer(request.body, answer))
+        return wire.send(event_name.rpartition(".")[2], partial(send, stubber, event_name, request, **more))
 
     monkeypatch.setattr(BotocoreStubber, "__call__", sent)
     monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=wire.pauses.append))
@@ -143,7 +126,7 @@ def wire(monkeypatch: pytest.MonkeyPatch, dynamodb: "DynamoDBClient") -> Iterato
     assert max(wire.pauses, default=0) <= 1
 
 
-@pytest.fixture(scope="session")
+@cache
 def session() -> Any:
     """One for all: it has read what is known of the services."""
     return boto3.session.Session(region_name="us-east-1", aws_access_key_id="testing", aws_secret_access_key="testing")
@@ -188,15 +171,10 @@ class Cloud(Deployment):
 
 @pytest.fixture
 def cloud(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    simulator: Simulator,
-    backend: Backend,
-    s3: Any,
-    wire: Wire,
-    session: Any,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, simulator: Simulator, backend: Backend, s3: Any, wire: Wire
 ) -> Cloud:
-    monkeypatch.setattr(boto3.session, "Session", lambda: session)
+    known = session()
+    monkeypatch.setattr(boto3.session, "Session", lambda: known)
     monkeypatch.setenv("TABLE_NAME", TABLE)
     monkeypatch.setenv("SPILL_BUCKET", BUCKET)
     deployed = replace(backend, dynamodb_client=aws.client("dynamodb", 30))
@@ -340,8 +318,8 @@ def test_of_five_results_the_one_that_is_throttled_waits_alone(cloud: Cloud) -> 
 
     def one_of_them(answer: Answer) -> AWSResponse:
         """Throttles whichever comes first, and its second try."""
-        throttled.append(answer.body)
-        return OF_DYNAMODB["throughput"](answer) if throttled[0] == answer.body else answer()
+        throttled.append(answer.args[2].body)
+        return OF_DYNAMODB["throughput"](answer) if throttled[0] == throttled[-1] else answer()
 
     cloud.wire.faults["UpdateItem"] = [one_of_them] * 6
     assert cloud.tick_later() == {"claimed": 5, "completed": 4, "released": 1}

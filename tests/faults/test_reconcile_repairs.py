@@ -165,18 +165,14 @@ def test_what_is_left_of_a_task_that_has_ended_is_dropped(world: World, status: 
 
 
 @pytest.mark.promise("faults", "entries in Redis that belong to nothing")
-@pytest.mark.parametrize("part", ["leases", "state", "tasks", "jobs", "groups"])
+@pytest.mark.parametrize("part", ["queue", "leases", "state", "tasks", "jobs", "groups"])
 def test_an_entry_that_belongs_to_nothing_is_dropped(world: World, part: str) -> None:
     now = world.bench.keys.now()
     worthless: dict[str, Any] = {"leases": now - 1, "state": "5::0", "tasks": "{}", "jobs": "", "groups": "A"}
-    world.bench.keys.write(key_of("job", part), NAME, worthless[part])
-    repairs(world, forgotten=1)
-    assert world.redis.dbsize() == 0
-
-
-@pytest.mark.promise("faults", "entries in Redis that belong to nothing")
-def test_an_entry_in_the_queue_that_nobody_accepted_is_dropped(world: World) -> None:
-    world.bench.seed(NAME, provider="job", due_seconds=3600)
+    if part == "queue":  # a whole task that nobody accepted
+        world.bench.seed(NAME, provider="job", due_seconds=3600)
+    else:
+        world.bench.keys.write(key_of("job", part), NAME, worthless[part])
     repairs(world, forgotten=1)
     assert world.redis.dbsize() == 0
 

@@ -5,6 +5,7 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from shared import aws, wiring
 from shared.errors import QueueUnavailable
 from tests.faults.mortal import WAIT_SECONDS
 from tests.faults.proxy import Proxy
-from tests.faults.replicas import pair
+from tests.faults.replicas import Pair
 from tests.faults.world import DELETE, FURTHER, LEASE_SECONDS, NAME, MakeWorld, StartServer, World
 from tests.support.outage import BlackHole
 from tests.support.simulator import DONE, Said, refused
@@ -57,9 +58,7 @@ def warm(world: World) -> None:
 
 TROUBLES: dict[str, Callable[[World, Proxy], object]] = {
     "the server has forgotten the scripts": lambda world, _: world.redis.script_flush(),
-    "the server has closed the connections": lambda world, _: world.redis.client_kill_filter(
-        _type="normal", skipme=True
-    ),
+    "the server closed the connections": lambda world, _: world.redis.client_kill_filter(_type="normal", skipme=True),
     "the way was cut": lambda _, way: way.cut(),
 }
 
@@ -80,16 +79,15 @@ def test_a_warm_function_goes_on_as_if_nothing_had_been(
 
 @pytest.mark.promise("faults", "a former primary that only reads")
 def test_a_former_primary_that_only_reads_is_left_for_the_new_one_by_the_same_call(
-    start_server: StartServer, make_world: MakeWorld
+    replicas: Pair, make_world: MakeWorld
 ) -> None:
-    with pair(start_server(), start_server()) as replicas:
-        world = make_world(replicas.way.url)
-        due(world)
-        replicas.swap()
-        world.redis.connection_pool.disconnect()
-        world.simulator.say(DONE)
-        assert world.process() == {"job": {"claimed": 1, "completed": 1}}
-        world.check_end(NAME)
+    world = make_world(replicas.way.url)
+    due(world)
+    replicas.swap()
+    world.redis.connection_pool.disconnect()
+    world.simulator.say(DONE)
+    assert world.process() == {"job": {"claimed": 1, "completed": 1}}
+    world.check_end(NAME)
 
 
 @pytest.mark.promise("faults", "a former primary that only reads")
@@ -108,9 +106,7 @@ def test_sixty_four_attempts_at_once_wait_for_connections_and_for_nothing_else(
     world, names = make_world(PARALLEL_TASKS="64"), [f"{number}" for number in range(64)]
     client: Any = wiring.queue()._client
     client.connection_pool.max_connections = 1  # enough: attempts have no business with Redis
-    for name in names:
-        world.post(name)
-    world.pass_(LEASE_SECONDS)
+    world.due(*names)
     together = threading.Barrier(64)
     world.simulator.say(DONE.after(lambda: together.wait(WAIT_SECONDS)))
     caplog.set_level(logging.WARNING)
@@ -203,10 +199,7 @@ def test_a_settlement_whose_reply_is_late_has_happened_once(world: World, way: P
     way.release()
     assert world.places() == ([] if said is DONE else ["waiting"])
     assert world.process() == {}
-    if said is DONE:
-        world.check_end(NAME)
-    else:
-        world.ends_well(NAME)
+    world.ends_well(NAME)
 
 
 @pytest.mark.promise("faults", "a reply of Redis comes too late")
@@ -253,9 +246,8 @@ Waits: TypeAlias = dict[int, list[float]]
 
 @pytest.fixture
 def black_hole() -> Iterator[int]:
-    hole = BlackHole()
-    yield hole.port
-    hole.close()
+    with closing(BlackHole()) as hole:
+        yield hole.port
 
 
 @pytest.fixture

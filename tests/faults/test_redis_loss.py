@@ -1,12 +1,12 @@
 """Redis loses everything, or its last writes, at the worst moment: every task ends, once, and no job is begun twice."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
 
 from local.servers.redis_server import RedisServer
-from tests.faults.replicas import Pair, pair
+from tests.faults.replicas import Pair
 from tests.faults.world import DELETE, FILE, FURTHER, LEASE_SECONDS, NAME, REVIVE, MakeWorld, StartServer, World
 from tests.support.simulator import DONE, PENDING, Said, completed, pending, refused
 
@@ -41,23 +41,17 @@ def test_redis_that_loses_everything_while_a_request_asks(lose: Losing) -> None:
 
 @pytest.mark.promise("ends", "when Redis has lost everything, the tasks come back with their jobs")
 @pytest.mark.promise("faults", "Redis loses everything while a task is requested, polled or completed")
-def test_redis_that_loses_everything_while_a_task_is_asked_after(lose: Losing) -> None:
+@pytest.mark.parametrize("said", [FURTHER, DONE], ids=["asked after", "completed"])
+def test_redis_that_loses_everything_while_a_task_is_asked_after_or_completed(lose: Losing, said: Said) -> None:
     world, loses = lose
     world.due(NAME)
-    world.simulator.say(FURTHER.after(loses))
+    world.simulator.say(said.after(loses))
     assert world.process() == {"job": {"claimed": 1, "lost": 1}}
+    if said is DONE:
+        world.check_end(NAME)
+        world.pass_(LEASE_SECONDS + 1)
+        assert world.reconcile() == {}
     world.ends_well(NAME)
-
-
-@pytest.mark.promise("faults", "Redis loses everything while a task is requested, polled or completed")
-def test_redis_that_loses_everything_while_a_task_is_completed(lose: Losing) -> None:
-    world, loses = lose
-    world.due(NAME)
-    world.simulator.say(DONE.after(loses))
-    assert world.process() == {"job": {"claimed": 1, "lost": 1}}
-    world.check_end(NAME)
-    world.pass_(LEASE_SECONDS + 1)
-    assert world.reconcile() == {}
     assert world.bench.state("job") == {}
 
 
@@ -111,12 +105,6 @@ def test_a_full_redis_drains_and_takes_what_was_accepted_meanwhile_as_soon_as_it
     world.redis.config_set("maxmemory", 0)
     assert world.reconcile() == {"job": {"seen": 1, "requeued": 1}}
     world.ends_well("later")
-
-
-@pytest.fixture
-def replicas(start_server: StartServer) -> Iterator[Pair]:
-    with pair(start_server(), start_server()) as made:
-        yield made
 
 
 @pytest.fixture

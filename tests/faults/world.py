@@ -16,7 +16,7 @@ from local.servers.dynamodb import DynamoDB, create_table
 from local.servers.redis_server import RedisServer
 from shared import aws, wiring
 from tests.faults import mortal
-from tests.faults.client_view import expected_view
+from tests.faults.client_view import compare
 from tests.faults.mortal import Errand, Life, Step
 from tests.support.api_events import Context, Event, rest
 from tests.support.clock import Clock
@@ -78,9 +78,7 @@ class World:
         way: str | None = None,
         **settings: str,
     ) -> None:
-        self.patch = patch
-        self.simulator = simulator
-        self.clock = Clock()
+        self.patch, self.simulator, self.clock = patch, simulator, Clock()
         self.redis = Redis.from_url(redis_url, decode_responses=True)
         self.redis.flushall()
         self.bench = Bench(RedisKeys(self.redis))
@@ -91,15 +89,11 @@ class World:
         for name, file in files.items():
             (folder / f"{name}.json").write_text(simulator.file(file), encoding="utf-8")
         chosen = {
-            "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url,
-            "TABLE_NAME": self.table,
-            "REDIS_URL": way or redis_url,
-            "PROVIDERS_DIR": str(folder),
-            "DEFAULT_PROVIDER": next(iter(files)),
-            "IDLE_SECONDS": "0",  # a tick ends as soon as nothing is due
-            "TICK_SECONDS": "60",  # and looks again when an attempt has ended, not before
+            "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "TABLE_NAME": self.table, "REDIS_URL": way or redis_url,
+            "PROVIDERS_DIR": str(folder), "DEFAULT_PROVIDER": next(iter(files)),
+            "IDLE_SECONDS": "0", "TICK_SECONDS": "60",  # a tick ends as soon as nothing is due, and looks no sooner
             **settings,
-        }
+        }  # fmt: skip
         for variable, value in chosen.items():
             patch.setenv(variable, value)
         patch.setattr(wiring, "SHIPPED", folder)
@@ -208,8 +202,8 @@ class World:
         item = self.item(name, provider)
         if item is None:
             assert seen.status == 404
-            return
-        expected_view(item, self.bench.parts(provider), self.clock(), (before, after)).compare(seen.body)
+        else:
+            compare(seen.body, item, self.bench.parts(provider), self.clock(), (before, after))
 
     def check_end(self, name: str, provider: str = "job") -> None:
         """It has ended, once, and has left nothing; a failure that nobody was told at once, a dead letter."""

@@ -93,11 +93,9 @@ class Chaos:
 
     def _command(self, kind: str) -> None:
         with self._world.client() as client:
-            if kind == "flush":
-                client.flushall()
-            elif kind == "scripts":
-                client.script_flush()
-            elif kind == "pause":
-                client.client_pause(PAUSED_MS)
-            else:
-                client.client_kill_filter(_type="normal", skipme=True)
+            {
+                "flush": client.flushall,
+                "scripts": client.script_flush,
+                "pause": lambda: client.client_pause(PAUSED_MS),
+                "connections": lambda: client.client_kill_filter(_type="normal", skipme=True),
+            }[kind]()

@@ -49,6 +49,17 @@ class History:
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.events = sorted(events, key=_at)
+        self._by_kind = _indexed(self.events, lambda event: event["what"])
+        self._by_task = _indexed(self.events, task_of)
+        self._by_worker = _indexed(self.events, lambda event: event.get("worker"))
+        self.writes = _indexed(self.of("write"), task_of)
+        self.begins = self._first(lambda new: True)
+        """The write that began each generation."""
+        self.ends = self._first(lambda new: new["status"] != "pending")
+        """The write that ended each generation."""
+        self.jobs = {event["job"]: event for event in self.of("job")}
+        self.long_freezes = [event for event in self.of("freeze") if event["seconds"] > FROZEN_SECONDS]
+        """When processes stood still so long that others may have had their tasks."""
 
     def of(self, *whats: str) -> Iterator[Event]:
         """Every event that is one of these, by time."""
@@ -60,32 +71,6 @@ class History:
     def by_worker(self, worker: int) -> list[Event]:
         return self._by_worker.get(worker, [])
 
-    @cached_property
-    def _by_kind(self) -> dict[str, list[Event]]:
-        return _indexed(self.events, lambda event: event["what"])
-
-    @cached_property
-    def _by_task(self) -> dict[str, list[Event]]:
-        return _indexed(self.events, task_of)
-
-    @cached_property
-    def _by_worker(self) -> dict[int, list[Event]]:
-        return _indexed(self.events, lambda event: event.get("worker"))
-
-    @cached_property
-    def writes(self) -> dict[str, list[Event]]:
-        return _indexed(self.of("write"), task_of)
-
-    @cached_property
-    def begins(self) -> dict[tuple[str, int], Event]:
-        """The write that began each generation."""
-        return self._first(lambda new: True)
-
-    @cached_property
-    def ends(self) -> dict[tuple[str, int], Event]:
-        """The write that ended each generation."""
-        return self._first(lambda new: new["status"] != "pending")
-
     def _first(self, counts: Callable[[Event], bool]) -> dict[tuple[str, int], Event]:
         found: dict[tuple[str, int], Event] = {}
         for event in (event for writes in self.writes.values() for event in writes if counts(event["new"])):
@@ -94,8 +79,7 @@ class History:
 
     def following(self, task: str, generation: int) -> Event | None:
         """The write that began the generation after this one; None if there is none."""
-        later = (event for event in self.writes.get(task, []) if event["new"]["generation"] > generation)
-        return next(later, None)
+        return next((event for event in self.writes.get(task, []) if event["new"]["generation"] > generation), None)
 
     @cached_property
     def submits(self) -> dict[str, Submit]:
@@ -106,15 +90,6 @@ class History:
                 record = Record(generation=generation, created_at=0, input=None, resubmits=resubmits)
                 found[idempotency_key(Task.from_id(task), record)] = Submit(task, generation, resubmits)
         return found
-
-    @cached_property
-    def jobs(self) -> dict[str, Event]:
-        return {event["job"]: event for event in self.of("job")}
-
-    @cached_property
-    def long_freezes(self) -> list[Event]:
-        """When processes stood still so long that others may have had their tasks."""
-        return [event for event in self.of("freeze") if event["seconds"] > FROZEN_SECONDS]
 
     def about(self, task: str) -> tuple[Event, ...]:
         """Everything about a task, and what else broke meanwhile: the processes that had to do with it, and Redis."""

@@ -71,8 +71,7 @@ class Sender:
     """Sends callbacks when it is time for them, each in a thread, and writes down how they were answered."""
 
     def __init__(self, journal: Journal, seed: str) -> None:
-        self._journal = journal
-        self._seed = seed
+        self._journal, self._seed = journal, seed
         self._last: dict[str, Hook] = {}
 
     def job(

@@ -50,11 +50,9 @@ def _open_jobs(history: History, jobs: list[Event]) -> Iterator[Fault]:
     """A job is open until it is done or vanishes, or nobody asks after it any more."""
     spans = []
     for job in jobs:
-        over = [
-            event["at"] for event in history.writes.get(str(task_of(job)), []) if event["new"]["status"] != "pending"
-        ]
-        end = min([job["done_at"], *(at for at in over if at > job["at"])])
-        spans.append((job["at"], end, job))
+        later = (event for event in history.writes.get(str(task_of(job)), []) if event["at"] > job["at"])
+        over = [event["at"] for event in later if event["new"]["status"] != "pending"]
+        spans.append((job["at"], min([job["done_at"], *over]), job))
     yield from _most(spans, OPEN_JOBS, "jobs open at once")
 
 

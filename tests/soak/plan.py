@@ -15,15 +15,10 @@ TIMEOUTS = {"enqueue": 11.0, "callback": 9.0, "process": WINDOW_SECONDS + ATTEMP
 """Seconds that each function may run; enqueue's below LEASE_SECONDS."""
 
 SETTINGS = {
-    "PARALLEL_TASKS": "6",
-    "TICK_SECONDS": "0.5",
-    "WINDOW_SECONDS": f"{WINDOW_SECONDS}",
-    "IDLE_SECONDS": "1",
-    "ATTEMPT_SECONDS": f"{ATTEMPT_SECONDS}",
-    "FIRST_ANSWER_SECONDS": "1",
-    "CONFIRM_SECONDS": "3",
+    "WINDOW_SECONDS": f"{WINDOW_SECONDS}", "ATTEMPT_SECONDS": f"{ATTEMPT_SECONDS}", "TICK_SECONDS": "0.5",
+    "PARALLEL_TASKS": "6", "IDLE_SECONDS": "1", "FIRST_ANSWER_SECONDS": "1", "CONFIRM_SECONDS": "3",
     "DEFAULT_PROVIDER": "jobs",
-}
+}  # fmt: skip
 
 WORKER = "SOAK_WORKER"
 """The environment variable with the process's id: every request tells the provider who sends it."""
@@ -55,18 +50,10 @@ def files(url: str) -> dict[str, dict[str, Any]]:
 
 
 def _jobs(url: str, name: str) -> dict[str, Any]:
-    about = {"query": {"task-name": "${task.name}"}}
-    return _common(url, name) | {
-        "submit": {
-            "method": "POST",
-            "url": f"/{name}/jobs",
-            "headers": {"Key": "${task.id}"},
-            "body": {"name": "${task.name}"},
-            "outputs": {"id": "body.id"},
-        },
-        "poll": {"url": f"/{name}/jobs/${{outputs.id}}"} | about,
-        "cancel": {"method": "DELETE", "url": f"/{name}/jobs/${{outputs.id}}"} | about,
-    }
+    poll = {"url": f"/{name}/jobs/${{outputs.id}}", "query": {"task-name": "${task.name}"}}
+    key, body = {"Key": "${task.id}"}, {"name": "${task.name}"}
+    submit = {"method": "POST", "url": f"/{name}/jobs", "headers": key, "body": body, "outputs": {"id": "body.id"}}
+    return _common(url, name) | {"submit": submit, "poll": poll, "cancel": poll | {"method": "DELETE"}}
 
 
 def _common(url: str, name: str) -> dict[str, Any]:

@@ -61,10 +61,8 @@ class Companies:
     def __init__(self, journal: Journal, seed: str) -> None:
         self.journal = journal
         self.weather = {name: Weather(Random(f"{seed} {name}")) for name in PROVIDERS}
-        self._seed = seed
-        self._sender = Sender(journal, seed)
-        self._jobs: dict[str, Job] = {}
-        self._by_key: dict[str, Job] = {}
+        self._seed, self._sender = seed, Sender(journal, seed)
+        self._jobs, self._by_key = dict[str, Job](), dict[str, Job]()
         self._lock = threading.Lock()
 
     def calm(self) -> None:
@@ -140,17 +138,14 @@ class Handler(BaseHTTPRequestHandler):
         job, status, answer = "", 0, dict[str, Any]()
         self.sent = begun + DRIP_SECONDS
         if trouble in (None, *AFTER):
-            job, status, answer = companies.ask(
-                verb, provider, name, key, rest[0] if rest else "", body.get("callback", "")
-            )
+            job, status, answer = companies.ask(verb, provider, name, key, "".join(rest), body.get("callback", ""))
         about = {"provider": provider, "verb": verb, "name": name, "key": key, "job": job, "worker": worker}
         is_whole = False
         with suppress(OSError):
             is_whole = self._say(trouble, status, answer)
         said = answer.get("status", str(status)) if trouble in (None, "late") else ""
-        companies.journal.write(
-            "asked", begun=begun, sent=self.sent, trouble=trouble, said=said, whole=is_whole, **about
-        )
+        told = {"trouble": trouble, "said": said, "whole": is_whole}
+        companies.journal.write("asked", begun=begun, sent=self.sent, **told, **about)
 
     do_GET, do_POST = partialmethod(_serve, "poll"), partialmethod(_serve, "submit")  # noqa: N815
     do_DELETE = partialmethod(_serve, "cancel")  # noqa: N815
@@ -163,11 +158,9 @@ class Handler(BaseHTTPRequestHandler):
         if trouble in (None, "late"):
             self._send(status, text)
             return True
-        if trouble in BEFORE[:4]:
+        if trouble in (*BEFORE[:4], "500 after"):
             headers = {"Retry-After": "1"} if trouble in ("429", "503") else {}
-            self._send(int(trouble), b'{"error": "a soak"}', **headers)
-        elif trouble == "500 after":
-            self._send(500, b'{"error": "a soak"}')
+            self._send(int(trouble[:3]), b'{"error": "a soak"}', **headers)
         elif trouble == "junk":
             self._send(200, b"<html>it works!</html>")
         elif trouble == "cut":

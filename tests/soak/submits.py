@@ -53,39 +53,23 @@ def _unfounded_resubmit(history: History, submit: Submit, event: Event) -> str |
     if submit.resubmits == 0:
         return None
     begin = history.begins[submit.task, submit.generation]
-    lost = {
-        asked["job"]
-        for asked in history.about_task(submit.task)
-        if asked["what"] == "asked" and asked["said"] == "lost" and begin["at"] < asked["at"] < event["begun"]
-    }
+    since = (one for one in history.about_task(submit.task) if begin["at"] < one["at"] < event["begun"])
+    lost = {one["job"] for one in since if one["what"] == "asked" and one["said"] == "lost"}
     if len(lost) < submit.resubmits:
         return f"resubmit {submit.resubmits} of generation {submit.generation}, although {len(lost)} jobs were lost"
-    stood = any(
-        write["new"]["generation"] == submit.generation and write["new"]["resubmits"] >= submit.resubmits
-        for write in history.writes[submit.task]
-        if write["at"] < event["begun"]
-    )
+    before = (write["new"] for write in history.writes[submit.task] if write["at"] < event["begun"])
+    stood = any(new["generation"] == submit.generation and new["resubmits"] >= submit.resubmits for new in before)
     return None if stood else f"resubmit {submit.resubmits} of generation {submit.generation} before it was stored"
 
 
 def _was_stored(history: History, submit: Submit, second: Event) -> bool:
     """Whether the answer to this submit stood in the item when the second one's worker looked."""
-    looked_at = max(
-        (
-            event["at"]
-            for event in history.about_task(submit.task)
-            if event["what"] == "read"
-            and event["worker"] == second["worker"]
-            and second["begun"] - LOOK_SECONDS < event["at"] < second["begun"]
-        ),
-        default=second["begun"],
-    )
-    return any(
-        write["at"] < looked_at
-        and write["new"]["outputs"] is not None
-        and (write["new"]["generation"], write["new"]["resubmits"]) == (submit.generation, submit.resubmits)
-        for write in history.writes[submit.task]
-    )
+    reads = [event for event in history.about_task(submit.task) if event["what"] == "read"]
+    looks = [event["at"] for event in reads if event["worker"] == second["worker"]]
+    looks = [at for at in looks if second["begun"] - LOOK_SECONDS < at < second["begun"]]
+    seen = [one["new"] for one in history.writes[submit.task] if one["at"] < max(looks, default=second["begun"])]
+    stored = [(new["generation"], new["resubmits"]) for new in seen if new["outputs"] is not None]
+    return (submit.generation, submit.resubmits) in stored
 
 
 def _excuses(history: History, first: Event, second: Event) -> list[str]:

@@ -115,16 +115,9 @@ def _image(key: Any) -> dict[str, Any] | None:
         return None
     attributes = item.to_json()["Attributes"]
     values = {name: next(iter(attributes[name].values())) for name in attributes}
-    return {
-        "status": values["status"],
-        "generation": int(values["generation"]),
-        "resubmits": int(values.get("attempt", {}).get("resubmits", {"N": 0})["N"]),
-        "outputs": values.get("outputs"),
-        "data": values.get("data"),
-        "error": values.get("error"),
-        "open": "open" in values,
-        "updated_at": values["updated_at"],
-    }
+    resubmits = int(values.get("attempt", {}).get("resubmits", {"N": 0})["N"])
+    image = {name: values.get(name) for name in ("status", "outputs", "data", "error", "updated_at")}
+    return image | {"generation": int(values["generation"]), "resubmits": resubmits, "open": "open" in values}
 
 
 def _refused(trouble: str, start_response: "StartResponse") -> list[bytes]:

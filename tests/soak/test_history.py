@@ -124,6 +124,9 @@ class Tale:
             next(event for event in self.events if event.get("job") == f"j{i}")["done_at"] = at  # not the point
         return self
 
+    def too_many(self, *, worker: int = 1) -> Self:
+        return self.polls(PARALLEL + 1, RATE_SECONDS, lasting=5.0, worker=worker)
+
     def jobs(self, count: int) -> Self:
         """So many open jobs of the provider with limits."""
         for i in range(count):
@@ -138,7 +141,6 @@ class Tale:
 
 
 Story = Callable[[Tale], object]
-AT_ONCE: dict[str, Any] = {"every_seconds": RATE_SECONDS, "lasting": 5.0}
 FROZEN = {"seconds": LONG_FROZEN_SECONDS}
 
 
@@ -179,12 +181,10 @@ SOUND: dict[str, Story] = {
         t.awaited().end().begin(generation=2).called(begun=t.now - 3).cancelled()
     ),
     "as many attempts as may be": lambda t: t.polls(BURST + PARALLEL, 0.0, lasting=0.0),
-    "as many at once as may be": lambda t: t.polls(PARALLEL, **AT_ONCE),
+    "as many at once as may be": lambda t: t.polls(PARALLEL, RATE_SECONDS, lasting=5.0),
     "an attempt whose time is over": lambda t: t.polls(PARALLEL + 1, ATTEMPT_SECONDS / PARALLEL + 0.01, lasting=60),
-    "after a loss of Redis counting begins anew": lambda t: t.polls(PARALLEL + 1, **AT_ONCE).flush(
-        2000 + RATE_SECONDS, begun=2000.05
-    ),
-    "sent by a process that stood still beyond its lease": lambda t: t.polls(PARALLEL + 1, worker=7, **AT_ONCE).tell(
+    "after a loss of Redis counting begins anew": lambda t: t.too_many().flush(2000 + RATE_SECONDS, begun=2000.05),
+    "sent by a process that stood still beyond its lease": lambda t: t.too_many(worker=7).tell(
         "freeze", at=1999 - LONG_FROZEN_SECONDS, worker=7, **FROZEN
     ),
 }
@@ -200,7 +200,7 @@ NO_REASON, UNTOLD = "although nothing was lost", "a callback wrote completed of 
 OPEN, SECOND = "generation 1 was open when the next one began", "a second result for generation 1"
 UNWRITTEN, BACK = "generation 1 was accepted but not written", "generation 1 came back over 2"
 UNSTORED, LATE = "was taken, but the end that it told was not stored", "was taken, although the next one had begun"
-KNOWN = "although its outputs were stored"
+KNOWN, FORGOT = "although its outputs were stored", "generation 1 forgot a resubmit"
 
 
 def untold(tell: Story) -> Story:
@@ -243,10 +243,7 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
         "accepted before it was written": (lambda t: t.answered(202).begin().cancelled(), UNWRITTEN),
         "open and not in the index": (lambda t: t.begin().write(open=False), "index lists"),
         "ended and in the index": (lambda t: t.begin().write(status="cancelled", open=True), "index lists"),
-        "the item was deleted": (
-            lambda t: t.begin().cancelled().tell("deleted", task=TASK, worker=1, old={}, new=None),
-            "the item was deleted",
-        ),
+        "the item was deleted": (lambda t: t.begin().cancelled().tell("deleted", task=TASK, new=None), "was deleted"),
         "an end was taken and not stored": (lambda t: t.awaited().called().end(), UNSTORED),
         "a genuine callback was turned away": (lambda t: t.awaited().called(code=404).end(), "was not taken"),
     },
@@ -254,10 +251,7 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
         "a second result": (lambda t: t.begin().submit().end().end(share=2), SECOND),
         "what has ended is changed": (lambda t: t.begin().cancelled().write(resubmits=1), SECOND),
         "a generation comes back": (lambda t: t.begin(generation=2).cancelled().write(generation=1), BACK),
-        "the count of resubmits falls": (
-            lambda t: t.begin().write(resubmits=1).write(resubmits=0).cancelled(),
-            "generation 1 forgot a resubmit",
-        ),
+        "the count of resubmits falls": (lambda t: t.begin().write(resubmits=1).write(resubmits=0).cancelled(), FORGOT),
         "data of an unknown job": (others("unknown"), "was completed with"),
         "data that are not whole": (others("j", whole=False), "was completed with"),
         "data of another task": (others("of another"), "has the data of of another"),
@@ -281,15 +275,9 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
             lambda t: t.twice(trouble="cut", worker=1).tell("read", at=1999, task=TASK, worker=1).stored(2010),
             KNOWN,
         ),
-        "a key of no generation": (
-            lambda t: t.begin().submit(key="made up").cancelled(),
-            "the key made up, which is None",
-        ),
+        "a key of no generation": (lambda t: t.begin().submit(key="made up").cancelled(), "made up, which is None"),
         "the key of another task": (
-            lambda t: (
-                t.begin("jobs/b").end("jobs/b", status="cancelled"),
-                t.begin().submit(key=key_of("jobs/b")).cancelled(),
-            ),
+            lambda t: t.begin("jobs/b").end("jobs/b", "cancelled").begin().submit(key=key_of("jobs/b")).cancelled(),
             "asked under the key",
         ),
         "a resubmit though no job was lost": (
@@ -315,16 +303,14 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
     },
     "leaked": {
         "unsound keys": (lambda t: t.rest(leaks=["unknown key x"]), "unknown key x"),
-        **{
-            f"left in {place}": (left(place), f"is still in {place}") for place in ("queue", "leases", "jobs", "groups")
-        },
+        **{f"left in {one}": (left(one), f"is still in {one}") for one in ("queue", "leases", "jobs", "groups")},
     },
     "exceeded": {
-        "too many attempts at once": (lambda t: t.polls(PARALLEL + 1, **AT_ONCE), f"{PARALLEL + 1} attempts at "),
+        "too many attempts at once": (lambda t: t.too_many(), f"{PARALLEL + 1} attempts at "),
         "too many attempts in a time": (lambda t: t.polls(60, RATE_SECONDS / 2), "attempts within"),
         "too many open jobs": (lambda t: t.jobs(OPEN_JOBS + 1), f"{OPEN_JOBS + 1} jobs open at once"),
         "long after a loss of Redis": (
-            lambda t: t.polls(PARALLEL + 1, **AT_ONCE).flush(1999.9 - AFTERMATH_SECONDS, begun=1990.0),
+            lambda t: t.too_many().flush(1999.9 - AFTERMATH_SECONDS, begun=1990.0),
             "attempts at ",
         ),
     },
@@ -360,6 +346,7 @@ def test_a_callback_that_is_not_answered_promises_nothing_and_one_that_is_not_ge
 
 def test_a_second_submit_is_no_fault_where_the_answer_was_stored_after_its_worker_looked() -> None:
     tale = Tale().twice(trouble="cut").tell("read", at=2010, task=TASK, worker=2).stored(2015)
+    tale.tell("read", at=2018, task=TASK, worker=3)
     assert "submitted again" not in str(tale.faults())
 
 

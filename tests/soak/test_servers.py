@@ -25,7 +25,7 @@ from tests.soak.plan import PROVIDERS
 from tests.soak.provider import FATES, Companies, Handler, Server
 from tests.soak.table import Recorded
 from tests.soak.weather import AFTER, BEFORE, MOOD_SECONDS, Weather
-from tests.support.clock import Clock
+from tests.support.clock import START_MS
 
 TASK = Task("jobs", "a")
 WORKER = 4711
@@ -67,11 +67,11 @@ def seen(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]
         client.close()
 
 
-def test_each_write_is_noted_with_who_wrote_and_what_it_did(seen: Store, told: Told, clock: Clock) -> None:
-    item = seen.begin(TASK, None, {}, clock())
+def test_each_write_is_noted_with_who_wrote_and_what_it_did(seen: Store, told: Told) -> None:
+    item = seen.begin(TASK, None, {}, START_MS)
     assert item
-    seen.complete(TASK, item.generation, {"n": 1}, clock())
-    seen.get(TASK, clock())
+    seen.complete(TASK, item.generation, {"n": 1}, START_MS)
+    seen.get(TASK, START_MS)
     begin, end, read = told(3)
     assert (begin["what"], begin["old"], begin["worker"], begin["task"]) == ("write", None, WORKER, "jobs/a")
     assert begin["function"] == "process"
@@ -81,34 +81,28 @@ def test_each_write_is_noted_with_who_wrote_and_what_it_did(seen: Store, told: T
     assert (read["what"], read["operation"], read["worker"]) == ("read", "GetItem", WORKER)
 
 
-def test_a_write_that_changes_nothing_is_none(seen: Store, told: Told, clock: Clock) -> None:
-    item = seen.begin(TASK, None, {}, clock())
+def test_a_write_that_changes_nothing_is_none(seen: Store, told: Told) -> None:
+    item = seen.begin(TASK, None, {}, START_MS)
     assert item
-    seen.cancel(TASK, item.generation, clock())
-    assert isinstance(seen.complete(TASK, item.generation, {}, clock()), Superseded)
+    seen.cancel(TASK, item.generation, START_MS)
+    assert isinstance(seen.complete(TASK, item.generation, {}, START_MS), Superseded)
     assert [event["new"]["status"] for event in told(2)] == ["pending", "cancelled"]
 
 
 @pytest.mark.parametrize(("trouble", "written"), [("lost reply", True), ("throttled", False), ("error", False)])
 def test_a_trouble_is_noted_and_whether_something_was_written_all_the_same(
-    seen: Store,
-    recorded: Recorded,
-    told: Told,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    trouble: str,
-    written: bool,
+    seen: Store, recorded: Recorded, told: Told, monkeypatch: pytest.MonkeyPatch, trouble: str, written: bool
 ) -> None:
     for name, value in {"SHARE": 1.0, "KILLED": 0.0, "TROUBLES": {trouble: 1}}.items():
         monkeypatch.setattr(table, name, value)
     recorded.is_calm = False
     with pytest.raises(StoreUnavailable):
-        seen.begin(TASK, None, {}, clock())
+        seen.begin(TASK, None, {}, START_MS)
     fault, *writes = told(1 + written)
     assert (fault["what"], fault["kind"], fault["task"], fault["worker"]) == ("fault", trouble, "jobs/a", WORKER)
     assert [event["what"] for event in writes] == ["write"] * written
     recorded.is_calm = True
-    assert (seen.get(TASK, clock()) is not None) == written
+    assert (seen.get(TASK, START_MS) is not None) == written
 
 
 @pytest.fixture

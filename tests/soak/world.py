@@ -25,6 +25,8 @@ from tests.support.keys import Bench, RedisKeys
 
 PROCESSES = {"enqueue": 3, "callback": 2, "process": 3, "reconcile": 1}
 """How many of each may be at work at once."""
+COUNTED = {"called": "callbacks", "kill": "kills", "fault": "faults", "freeze": "faults"}
+"""Which of the counts an event adds to, beside writes and requests in trouble."""
 
 
 class Child(Running):
@@ -74,14 +76,12 @@ class World:
     """Everything at work; a context manager. `folder` gets the journals, the provider files and the functions' log."""
 
     def __init__(self, folder: Path, seed: str, log: TextIO) -> None:
-        self.folder = folder
-        self.seed = seed
+        self.folder, self.seed = folder, seed
         self.journal = Journal(folder / "world.jsonl")
         self.table = Child("tests.soak.table", str(folder / "table.jsonl"), seed)
         self.provider = Child("tests.soak.provider", str(folder / "provider.jsonl"), seed)
         self.redis = RedisServer()
-        self.functions: dict[str, Function] = {}
-        self._routes: dict[str, Function] = {}
+        self.functions, self._routes = dict[str, Function](), dict[str, Function]()
         self._gateway = Gateway(self._routes, REST)
         self.pending: dict[str, int] = {}
         self.failed: set[str] = set()
@@ -95,10 +95,8 @@ class World:
         with ExitStack() as entered:
             for server in (self.redis, self.table, self.provider):
                 entered.enter_context(server)
-            credentials = {name.lower(): value for name, value in DUMMY_CREDENTIALS.items()}
-            create_table(
-                boto3.client("dynamodb", endpoint_url=self.table.url, region_name=REGION, **credentials)  # type: ignore[call-overload]
-            )
+            access: Any = {name.lower(): value for name, value in DUMMY_CREDENTIALS.items()}
+            create_table(boto3.client("dynamodb", endpoint_url=self.table.url, region_name=REGION, **access))
             (self.folder / "providers").mkdir()
             for name, file in files(self.provider.url).items():
                 (self.folder / "providers" / f"{name}.json").write_text(json.dumps(file), encoding="utf-8")
@@ -118,12 +116,8 @@ class World:
             for event in follower.news():
                 if event["what"] == "write":
                     self._note(event)
-                elif event["what"] == "called":
-                    self.counts["callbacks"] += 1
-                elif event["what"] == "kill":
-                    self.counts["kills"] += 1
-                elif event["what"] in ("fault", "freeze") or event.get("trouble"):
-                    self.counts["faults"] += 1
+                elif counted := COUNTED.get(event["what"], event.get("trouble") and "faults"):
+                    self.counts[counted] += 1
 
     def is_begun(self) -> bool:
         """Whether anything has been accepted."""
@@ -133,26 +127,20 @@ class World:
     def is_drained(self) -> bool:
         """Whether nothing is open in DynamoDB and nothing is queued in Redis."""
         self.follow()
-        return not self.pending and not any(self.parts(name)["queue"] for name in PROVIDERS)
-
-    def parts(self, provider: str) -> dict[str, dict[str, Any]]:
         with self.client() as client:
-            return Bench(RedisKeys(client)).parts(provider)
+            bench = Bench(RedisKeys(client))
+            return not self.pending and not any(bench.parts(name)["queue"] for name in PROVIDERS)
 
     def note_rest(self) -> None:
         with self.client() as client:
             bench = Bench(RedisKeys(client))
             parts = {name: bench.parts(name) for name in PROVIDERS}
-            places = {
-                place: [f"{provider}/{name}" for provider in PROVIDERS for name in parts[provider][place]]
-                for place in ("queue", "leases", "jobs", "groups")
-            }
-            dead = {
-                f"{provider}/{name}": generation
-                for provider in PROVIDERS
-                for name, (where, generation) in bench.state(provider).items()
-                if where == "dead"
-            }
+            dead, places = dict[str, int](), dict[str, list[str]]()
+            for place in ("queue", "leases", "jobs", "groups"):
+                places[place] = [f"{one}/{name}" for one in PROVIDERS for name in parts[one][place]]
+            for one in PROVIDERS:
+                states = bench.state(one).items()
+                dead |= {f"{one}/{name}": generation for name, (where, generation) in states if where == "dead"}
             self.journal.write("rest", leaks=bench.leaks(), dead=dead, **places)
 
     def client(self) -> "Redis":
@@ -170,20 +158,12 @@ class World:
 
     def _function(self, name: str, seconds: float) -> Function:
         environment = {
-            **DUMMY_CREDENTIALS,
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_ENDPOINT_URL_DYNAMODB": self.table.url,
-            "TABLE_NAME": TABLE_NAME,
-            "REDIS_URL": self.redis.url,
-            "PROVIDERS_DIR": str(self.folder / "providers"),
-            "POWERTOOLS_LOG_LEVEL": "DEBUG",
-            "CALLBACK_URL": self._gateway.url,
-            "CALLBACK_SECRET": "env:SOAK_CALLBACK_KEY",
-            **SECRETS,
-            **SETTINGS,
-        }
+            **DUMMY_CREDENTIALS, **SECRETS, **SETTINGS,
+            "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL_DYNAMODB": self.table.url, "TABLE_NAME": TABLE_NAME, "REDIS_URL": self.redis.url,
+            "PROVIDERS_DIR": str(self.folder / "providers"), "POWERTOOLS_LOG_LEVEL": "DEBUG",
+            "CALLBACK_URL": self._gateway.url, "CALLBACK_SECRET": "env:SOAK_CALLBACK_KEY",
+        }  # fmt: skip
         handler, processes = f"handlers.{name}.handler", PROCESSES[name]
         options: dict[str, Any] = {"log": self._log, "concurrency": processes, "journal": self.journal}
         return Hosted(name, handler, seconds, environment, **options)
