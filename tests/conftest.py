@@ -252,9 +252,11 @@ def rewind(bench: Bench) -> Callable[[float], None]:
 
 
 @pytest.fixture
-def queue_backend(queue: Queue, clock: Clock, bench: Bench, redis_client: "Redis") -> Iterator[QueueBackend]:
+def queue_backend(
+    queue: Queue, clock: Clock, bench: Bench, redis_client: "Redis", monkeypatch: pytest.MonkeyPatch
+) -> Iterator[QueueBackend]:
     """Queue and clock together; a Redis that was taken away is back before its keys are checked."""
-    yield QueueBackend(queue, clock, bench, redis_client, RedisOutage(redis_client))
+    yield QueueBackend(queue, clock, bench, redis_client, RedisOutage(redis_client), monkeypatch)
     vars(redis_client).pop("execute_command", None)
 
 

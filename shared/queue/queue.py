@@ -1,8 +1,8 @@
 """The queue: one sorted set per provider in Redis, as the scripts under `scripts/` keep it.
 
-LAYOUT names its keys; all of a provider P are in one cluster slot, by the braces of `{queue:P}`. Members are task names.
-Time is the server's alone. A completed task leaves nothing; no key carries a TTL. Every method is one round trip for up
-to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
+LAYOUT names its keys; all of a provider P are in one cluster slot, by the braces of `{queue:P}`. Members are task
+names. Time is the server's alone. A completed task leaves nothing; no key carries a TTL. Every method is one round trip
+for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
 
 import math

@@ -78,16 +78,14 @@ def test_first_attempts_run_at_the_same_time(front: Front) -> None:
     assert front.threads == [ACCEPTED_AT_ONCE, MAX_BATCH]
 
 
-def test_dynamodb_is_asked_about_several_requests_at_the_same_time(
-    front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dynamodb_is_asked_about_several_requests_at_the_same_time(front: Front) -> None:
     together, get = threading.Barrier(ACCEPTED_AT_ONCE), front.store.get
 
     def meeting(task: Task, now: int) -> Any:
         together.wait(WAIT_SECONDS)
         return get(task, now)
 
-    monkeypatch.setattr(front.store, "get", meeting)
+    front.patch.setattr(front.store, "get", meeting)
     results = front.results(*(request(f"t{i}", "accepting") for i in range(ACCEPTED_AT_ONCE)))
     assert statuses(results) == [202] * ACCEPTED_AT_ONCE
 
@@ -109,10 +107,8 @@ def test_a_batch_is_held_to_its_providers_limits(front: Front) -> None:
     assert not any(result["body"]["deduplicated"] for result in results)
 
 
-def test_with_little_time_left_it_accepts_without_asking_and_then_nothing_more(
-    front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(front, "pool", lambda _: ThreadPoolExecutor(1))
+def test_with_little_time_left_it_accepts_without_asking_and_then_nothing_more(front: Front) -> None:
+    front.patch.setattr(front, "pool", lambda _: ThreadPoolExecutor(1))
     left = iter((25, ACCEPT_SECONDS, ACCEPT_SECONDS - 0.1))
     results = front.results(request("a"), request("b"), request("c"), remaining=lambda: next(left, 5))
     assert statuses(results) == [202, 202, 503]
@@ -141,9 +137,7 @@ def test_a_fault_of_one_request_is_its_own(front: Front) -> None:
     assert len(front.simulator.asked) == 3
 
 
-def test_an_outage_of_the_store_in_one_request_harms_no_other(
-    front: Front, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_outage_of_the_store_in_one_request_harms_no_other(front: Front, caplog: pytest.LogCaptureFixture) -> None:
     get = front.store.get
 
     def failing(task: Task, now: int) -> Any:
@@ -154,8 +148,8 @@ def test_an_outage_of_the_store_in_one_request_harms_no_other(
         finally:
             front.dynamodb.away = set()
 
-    monkeypatch.setattr(front.store, "get", failing)
-    monkeypatch.setattr(front, "pool", lambda _: ThreadPoolExecutor(1))  # one outage, not everybody's
+    front.patch.setattr(front.store, "get", failing)
+    front.patch.setattr(front, "pool", lambda _: ThreadPoolExecutor(1))  # one outage, not everybody's
     with caplog.at_level(logging.ERROR):
         results = front.results(request("a"), request("b"), request("c"))
     assert statuses(results) == [202, 503, 202]
@@ -163,29 +157,27 @@ def test_an_outage_of_the_store_in_one_request_harms_no_other(
     assert [(line.message, vars(line)["task"]) for line in caplog.records] == [("store unavailable", "example/b")]
 
 
-def test_a_fault_of_our_own_before_an_attempt_harms_no_other(
-    front: Front, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_of_our_own_before_an_attempt_harms_no_other(front: Front, caplog: pytest.LogCaptureFixture) -> None:
     get = front.store.get
 
     def broken(task: Task, now: int) -> Any:
         return 1 / 0 if task.name == "b" else get(task, now)
 
-    monkeypatch.setattr(front.store, "get", broken)
+    front.patch.setattr(front.store, "get", broken)
     results = front.results(request("a"), request("b"), request("c"))
     assert statuses(results) == [202, 500, 202]
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_an_attempt_that_breaks_harms_no_other_and_its_task_comes_back(
-    front: Front, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    front: Front, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempt = front.worker.attempt
 
     def broken(hold: Any, *arguments: Any, **options: Any) -> Any:
         return 1 / 0 if hold.task.name == "b" else attempt(hold, *arguments, **options)
 
-    monkeypatch.setattr(front.worker, "attempt", broken)
+    front.patch.setattr(front.worker, "attempt", broken)
     results = front.results(request("a"), request("b"), request("c"))
     assert statuses(results) == [202, 500, 202]
     places = {name: place for name, (place, _) in front.state().items()}
@@ -244,12 +236,10 @@ def test_two_faulty_requests_keep_their_own_faults(front: Front) -> None:
     assert [result["body"]["field"] for result in results] == ["a", "b"]
 
 
-def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(
-    front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(front: Front) -> None:
     front.simulator.say(completed({"small": 1}))
     front.simulator.say(completed("x" * 900), to="large")
-    monkeypatch.setattr("shared.api.batch.MAX_RESULTS_BYTES", 1000)
+    front.patch.setattr("shared.api.batch.MAX_RESULTS_BYTES", 1000)
     results = front.results(request("a"), request("large"), request("b"))
     assert statuses(results) == [200, 303, 200]
     assert results[1]["body"] == {
@@ -261,9 +251,7 @@ def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(
     assert MAX_RESULTS_BYTES * 2 <= 6 * 1024 * 1024
 
 
-def test_stale_data_that_cannot_be_read_harms_no_other_and_is_renewed(
-    front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stale_data_that_cannot_be_read_harms_no_other_and_is_renewed(front: Front) -> None:
     def unreadable(item: Item, now: int) -> Item:
         if item.status == "completed":
             raise DataUnavailable("S3: away")
@@ -273,6 +261,6 @@ def test_stale_data_that_cannot_be_read_harms_no_other_and_is_renewed(
     front.results(request("large"))
     front.clock.advance(5000)
     front.simulator.say(pending())
-    monkeypatch.setattr(front.store, "opened", unreadable)
+    front.patch.setattr(front.store, "opened", unreadable)
     stale = request("large", prefers=Preferences(stale_seconds=10_000))
     assert statuses(front.results(request("small"), stale)) == [202, 202]

@@ -9,8 +9,10 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -40,25 +42,15 @@ SIGNED = {"signature": {"header": "X-Signature", "secret": "env:HOOK", "prefix":
 WHOLE = {"rating": 4.5}
 
 
-@pytest.fixture
-def secrets() -> Secrets:
-    return Secrets({"env:KEY": "ours", "env:HOOK": "theirs"})
-
-
-@pytest.fixture
-def urls(secrets: Secrets) -> CallbackUrls:
-    return CallbackUrls(BASE, "env:KEY", secrets)
-
-
 @dataclass(repr=False)
 class Hook(Backend):
     """A task that waits with a job, and a provider that calls back."""
 
-    secrets: Secrets
-    urls: CallbackUrls
     generation: int = 0
 
     def __post_init__(self) -> None:
+        self.secrets = Secrets({"env:KEY": "ours", "env:HOOK": "theirs"})
+        self.urls = CallbackUrls(BASE, "env:KEY", self.secrets)
         self.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED})
 
     def wait(self, due_seconds: float = 60, **known: Any) -> Item:
@@ -76,9 +68,17 @@ class Hook(Backend):
         headers = {"content-type": "application/json"}
         if signed_with is not None:
             headers["x-signature"] = "sha256=" + hmac.new(signed_with.encode(), raw, hashlib.sha256).hexdigest()
-        token = self.urls.url(TASK, self.generation, about).rpartition("/")[2]
-        callback = {"provider": "example", "token": token, "headers": headers, "body": raw} | changes
+        callback = {
+            "provider": "example",
+            "token": self.token(resubmits=about),
+            "headers": headers,
+            "body": raw,
+        } | changes
         return self.receiver().receive(Callback(**callback))
+
+    def token(self, task: Task = TASK, later: int = 0, resubmits: int = 0) -> str:
+        """The end of the URL about that job of the task, of so many generations later."""
+        return self.urls.url(task, self.generation + later, resubmits).rpartition("/")[2]
 
     def lose(self) -> Item:
         """The job `j` is lost, and another has been submitted."""
@@ -101,8 +101,8 @@ class Hook(Backend):
 
 
 @pytest.fixture
-def hook(backend: Backend, secrets: Secrets, urls: CallbackUrls) -> Hook:
-    return Hook(**vars(backend), secrets=secrets, urls=urls)
+def hook(backend: Backend) -> Hook:
+    return Hook(**vars(backend))
 
 
 RECEIVED = {"status": "received"}
@@ -142,19 +142,12 @@ def test_where_a_result_is_to_be_fetched_the_news_is_kept_and_the_worker_does_th
 
 
 @pytest.mark.promise("limits", "a callback asks the provider nothing")
-def test_a_provider_is_never_asked_by_a_callback_not_even_to_cancel(
-    hook: Hook, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_provider_is_never_asked_by_a_callback_not_even_to_cancel(hook: Hook, simulator: Simulator) -> None:
     hook.provider = simulator.provider(JOB | {"callback": SIGNED})
     assert hook.provider.rules.cancel
-    complete = Store.complete
-
-    def too_late(self: Store, task: Task, generation: int, *arguments: Any, **options: Any) -> Any:
-        self.cancel(task, generation, hook.clock())
-        return complete(self, task, generation, *arguments, **options)
-
     hook.wait()
-    monkeypatch.setattr(Store, "complete", too_late)
+    cancels = partial(hook.store.cancel, TASK, hook.generation, hook.clock())
+    hook.meanwhile(hook.store, "complete", before=cancels)
     hook.call({"status": "completed", "data": WHOLE})
     assert (hook.item().status, hook.item().data, simulator.calls()) == ("cancelled", None, [])
 
@@ -163,10 +156,8 @@ def test_a_signed_failure_makes_a_dead_letter_at_once(hook: Hook) -> None:
     hook.wait()
     hook.call({"status": "refused", "error": "no such customer"})
     item = hook.item()
-    assert (item.status, item.error) == (
-        "failed",
-        {"reason": "upstream", "error": "no such customer", "refused": False},
-    )
+    assert item.status == "failed"
+    assert item.error == {"reason": "upstream", "error": "no such customer", "refused": False}
     assert hook.state() == {TASK.name: ("dead", hook.generation)}
 
 
@@ -338,17 +329,11 @@ def refusal(call: Callable[[], object]) -> tuple[str, str | None]:
 def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook) -> None:
     before, parts = hook.wait(), hook.bench.parts()
     done = {"status": "completed", "data": "forged"}
-    token = hook.urls.url(TASK, hook.generation, 0).rpartition("/")[2]
-    others = [hook.urls.url(TASK, hook.generation + by, 0).rpartition("/")[2] for by in (-1, 1)]
-    unknown = hook.urls.url(Task("example", "unknown"), hook.generation, 0).rpartition("/")[2]
+    forged = ["forged", hook.token()[:-1], hook.token(later=-1), hook.token(later=1), hook.token(Task("example", "b"))]
     calls: list[Callable[[], object]] = [
         lambda: hook.call(done, signed_with="another key"),
         lambda: hook.call(done, signed_with=None),
-        lambda: hook.call(done, token="forged"),
-        lambda: hook.call(done, token=token[:-1]),
-        lambda: hook.call(done, token=others[0]),
-        lambda: hook.call(done, token=others[1]),
-        lambda: hook.call(done, token=unknown),
+        *(partial(hook.call, done, token=token) for token in forged),
         lambda: hook.call(done, provider="coin"),
         lambda: hook.call(done, provider="no such"),
         lambda: request.callback(rest("POST", "/callbacks/example")),
@@ -359,10 +344,8 @@ def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook
 
 def test_without_a_secret_of_our_own_every_token_is_unknown(hook: Hook) -> None:
     hook.wait()
-    receiver = hook.receiver()
-    token = hook.urls.url(TASK, hook.generation, 0).rpartition("/")[2]
-    bare = dataclasses.replace(receiver, urls=None)
-    callback = Callback(provider="example", token=token, headers={}, body=b"")
+    bare = dataclasses.replace(hook.receiver(), urls=None)
+    callback = Callback(provider="example", token=hook.token(), headers={}, body=b"")
     assert refusal(lambda: bare.receive(callback)) == ("there is no such callback", "path")
 
 
@@ -408,10 +391,10 @@ def test_without_redis_a_success_is_stored_all_the_same(hook: Hook) -> None:
 
 
 @pytest.mark.promise("callbacks", "a callback that is lost or cannot be taken loses nothing: the task is still polled")
-def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(hook: Hook) -> None:
     hook.wait()
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "complete", _away)
+    with hook.patch.context() as patch:
+        patch.setattr(Store, "complete", Mock(side_effect=StoreUnavailable("away")))
         with pytest.raises(Unavailable):
             hook.call({"status": "completed", "data": WHOLE})
     hook.secrets.kept = {"env:KEY": "ours"}
@@ -421,10 +404,6 @@ def test_what_cannot_be_stored_or_verified_now_is_to_be_sent_again(hook: Hook, m
     assert (hook.item().status, hook.place()) == ("pending", LATER)
 
 
-def _away(*_: Any, **__: Any) -> None:
-    raise StoreUnavailable("away")
-
-
 def test_no_payload_no_token_and_no_secret_is_logged(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "meanwhile")
     hook.wait()
@@ -432,9 +411,8 @@ def test_no_payload_no_token_and_no_secret_is_logged(hook: Hook, caplog: pytest.
         hook.call({"status": "s3cr3t"}, signed_with="other")
     hook.call({"status": "completed", "data": "s3cr3t"})
     said = repr([vars(record) for record in caplog.records])
-    token = hook.urls.url(TASK, hook.generation, 0).rpartition("/")[2]
     assert [record.message for record in caplog.records] == ["callback refused", "called back"]
-    assert not any(word in said for word in ("s3cr3t", token, "theirs", "ours"))
+    assert not any(word in said for word in ("s3cr3t", hook.token(), "theirs", "ours"))
 
 
 # --- the function
@@ -452,18 +430,11 @@ def deployed(
 ) -> Callable[..., Any]:
     """The handler, as deployed with one provider that calls back; `deployed(event)` answers."""
     (tmp_path / "example.json").write_text(json.dumps(FILE))
-    settings = {
-        "PROVIDERS_DIR": str(tmp_path),
-        "CALLBACK_URL": BASE,
-        "CALLBACK_SECRET": "env:KEY",
-        "KEY": "ours",
-        "HOOK": "theirs",
-        "TABLE_NAME": TABLE,
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(wiring, "queue", lambda: queue)
-    monkeypatch.setattr(wiring, "clock", hook.clock)
+    settings = {"PROVIDERS_DIR": str(tmp_path), "CALLBACK_URL": BASE, "CALLBACK_SECRET": "env:KEY", "TABLE_NAME": TABLE}
+    for name, value in (settings | {"KEY": "ours", "HOOK": "theirs"}).items():
+        hook.patch.setenv(name, value)
+    hook.patch.setattr(wiring, "queue", lambda: queue)
+    hook.patch.setattr(wiring, "clock", hook.clock)
     return lambda event: handler(event, Context())  # type: ignore[arg-type]
 
 
@@ -473,7 +444,7 @@ def test_each_event_shape_is_answered(hook: Hook, deployed: Any, shape: Any, as_
     hook.wait()
     body = json.dumps({"status": "completed", "data": "Ünï"}, ensure_ascii=False)
     signature = hmac.new(b"theirs", body.encode(), hashlib.sha256).hexdigest()
-    path = hook.urls.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
+    path = f"/callbacks/example/{hook.token()}"
     headers = {"X-SIGNATURE": f"sha256={signature}"}
     answer = deployed(shape("POST", path, body, headers, as_base64=as_base64))
     assert (answer["statusCode"], json.loads(answer["body"])) == (200, RECEIVED)
@@ -499,7 +470,7 @@ def test_a_body_beyond_the_limit_is_not_read_and_makes_the_task_due_if_the_token
     deployed: Any, hook: Hook
 ) -> None:
     before = hook.wait()
-    path = hook.urls.url(TASK, hook.generation, 0).removeprefix("https://api.example.com/v1")
+    path = f"/callbacks/example/{hook.token()}"
     large, forged = "x" * (MAX_BODY_BYTES + 1), "/callbacks/example/x"
     answers = [deployed(rest("POST", path, body)) for path, body in ((forged, large), (forged, "{}"))]
     assert answers[0]["statusCode"] == 404

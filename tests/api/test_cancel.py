@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from shared.api import cancel
 from shared.api.answer import Answer
 from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.queue import Add
-from shared.store import Ended, Item, Superseded
+from shared.store import Item, Superseded
 from shared.task import Task
 from shared.work.worker import record_of
 from tests.support.backend import Backend
@@ -102,23 +103,19 @@ def test_what_has_ended_already_is_a_conflict(office: Office, status: str) -> No
 @pytest.mark.promise(
     "once", "a cancelled task stays cancelled, and a worker that was asking just then tells the provider"
 )
-def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(office: Office) -> None:
     office.begun()
     seen: list[str | None] = []
-    monkeypatch.setattr(office.queue, "forget", lambda _: seen.append(office.status()))
+    office.patch.setattr(office.queue, "forget", lambda _: seen.append(office.status()))
     office.cancel()
     assert seen == ["cancelled"]
 
 
 @pytest.mark.promise("limits", "a cancelled job counts as open until the provider was told")
-def test_the_jobs_place_is_free_only_once_the_provider_was_told(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_jobs_place_is_free_only_once_the_provider_was_told(office: Office) -> None:
     office.begun(outputs={"id": "j-1"})
     told: list[list[str]] = []
-    monkeypatch.setattr(office.queue, "forget", lambda _: told.append(office.simulator.calls()))
+    office.patch.setattr(office.queue, "forget", lambda _: told.append(office.simulator.calls()))
     office.cancel()
     assert told == [["DELETE /jobs/j-1"]]
 
@@ -143,72 +140,48 @@ def test_a_task_of_a_provider_whose_file_is_gone_can_be_cancelled(office: Office
     assert office.status(gone) == "cancelled"
 
 
-def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(office: Office) -> None:
     item = office.begun()
-    cancel = office.store.cancel
-
-    def cancel_after_a_save(*arguments: Any) -> Ended:
-        office.store.save(TASK, dataclasses.replace(record_of(item), outputs={"id": "j-2"}), office.clock())
-        return cancel(*arguments)
-
-    monkeypatch.setattr(office.store, "cancel", cancel_after_a_save)
+    stored = dataclasses.replace(record_of(item), outputs={"id": "j-2"})
+    office.meanwhile(office.store, "cancel", before=lambda: office.store.save(TASK, stored, office.clock()))
     office.cancel()
     assert office.simulator.calls() == ["DELETE /jobs/j-2"]
 
 
-def test_a_task_that_completes_in_between_is_a_conflict(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_completes_in_between_is_a_conflict(office: Office) -> None:
     item = office.begun()
-    cancel = office.store.cancel
-
-    def too_late(*arguments: Any) -> Ended:
-        office.store.complete(TASK, item.generation, {"whole": 1}, office.clock())
-        return cancel(*arguments)
-
-    monkeypatch.setattr(office.store, "cancel", too_late)
+    completes = partial(office.store.complete, TASK, item.generation, {"whole": 1}, office.clock())
+    office.meanwhile(office.store, "cancel", before=completes)
     with pytest.raises(Conflict):
         office.cancel()
     assert office.status() == "completed"
 
 
-def test_a_generation_begun_in_between_is_cancelled_in_its_place(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_generation_begun_in_between_is_cancelled_in_its_place(office: Office) -> None:
     item = office.begun()
-    cancel, rounds = office.store.cancel, iter([True])
 
-    def once_too_late(*arguments: Any) -> Ended:
-        if next(rounds, False):
-            cancel(TASK, item.generation, office.clock())
-            office.begun()
-        return cancel(*arguments)
+    def cancelled_and_begun_again() -> None:
+        office.store.cancel(TASK, item.generation, office.clock())
+        office.begun()
 
-    monkeypatch.setattr(office.store, "cancel", once_too_late)
+    office.meanwhile(office.store, "cancel", before=cancelled_and_begun_again)
     answer = office.cancel()
     assert (answer.body["status"], answer.body["generation"]) == ("cancelled", item.generation + 1)
     assert office.state("job") == {}
 
 
-def test_a_generation_begun_just_after_is_left_alone_and_not_shown(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_generation_begun_just_after_is_left_alone_and_not_shown(office: Office) -> None:
     item = office.begun(outputs={"id": "j-1"})
-    forget = office.queue.forget
-
-    def then_begun_again(ends: Any) -> list[bool]:
-        done = forget(ends)
-        office.begun(outputs={"id": "j-2"})
-        return done
-
-    monkeypatch.setattr(office.queue, "forget", then_begun_again)
+    office.meanwhile(office.queue, "forget", after=lambda: office.begun(outputs={"id": "j-2"}))
     answer = office.cancel()
     assert (answer.body["status"], answer.body["generation"]) == ("cancelled", item.generation)
     assert office.state("job") == {"a": ("waiting", item.generation + 1)}
     assert office.simulator.calls() == ["DELETE /jobs/j-1"]
 
 
-def test_a_task_that_changes_at_every_look_is_for_later(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_changes_at_every_look_is_for_later(office: Office) -> None:
     office.begun()
-    monkeypatch.setattr(office.store, "cancel", lambda *_: Superseded(None))
+    office.patch.setattr(office.store, "cancel", lambda *_: Superseded(None))
     with pytest.raises(Unavailable):
         office.cancel()
 
@@ -223,18 +196,9 @@ def test_without_dynamodb_nothing_is_cancelled(office: Office, operation: str) -
     assert office.simulator.calls() == []
 
 
-def test_once_it_is_cancelled_the_answer_says_so_even_if_dynamodb_then_goes_away(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_once_it_is_cancelled_the_answer_says_so_even_if_dynamodb_then_goes_away(office: Office) -> None:
     office.begun(outputs={"id": "j-1"})
-    cancel = office.store.cancel
-
-    def then_away(*arguments: Any) -> Ended:
-        done = cancel(*arguments)
-        office.dynamodb.away = {"GetItem"}
-        return done
-
-    monkeypatch.setattr(office.store, "cancel", then_away)
+    office.meanwhile(office.store, "cancel", after=lambda: setattr(office.dynamodb, "away", {"GetItem"}))
     answer = office.cancel()
     assert (answer.status, answer.body["status"]) == (200, "cancelled")
     assert office.simulator.calls() == ["DELETE /jobs/j-1"]
@@ -251,15 +215,13 @@ def test_a_cancellation_is_one_line(office: Office, caplog: pytest.LogCaptureFix
     assert "S3CRET" not in str(vars(line))
 
 
-def test_a_cancellation_whose_reply_was_lost_tells_the_provider_all_the_same(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cancellation_whose_reply_was_lost_tells_the_provider_all_the_same(office: Office) -> None:
     def twice(**arguments: Any) -> Any:
         update(**arguments)  # whose reply was lost: botocore repeats the call
         return update(**arguments)
 
     office.begun(outputs={"id": "j-1"})
     update = office.dynamodb_client.update_item
-    monkeypatch.setattr(office.dynamodb_client, "update_item", twice)
+    office.patch.setattr(office.dynamodb_client, "update_item", twice)
     assert office.cancel().status == 200
     assert office.simulator.calls() == ["DELETE /jobs/j-1"]

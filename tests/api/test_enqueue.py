@@ -5,8 +5,10 @@ import logging
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,7 +19,6 @@ from shared.limits import Limits
 from shared.provider.delays import PAUSE_JITTER
 from shared.queue import Add, Hold
 from shared.record import Record
-from shared.store import Item, Store
 from shared.store.item import MAX_NOTIFY
 from shared.task import Task
 from shared.work.reconcile import Reconciler
@@ -153,12 +154,7 @@ def test_without_time_for_a_first_answer_it_is_accepted_unasked_and_due_now(
     ],
 )
 def test_the_provider_has_the_first_answers_time_and_never_more_than_the_function(
-    front: Front,
-    monkeypatch: pytest.MonkeyPatch,
-    provider: str,
-    settings: dict[str, Any],
-    remaining: float,
-    seconds: float,
+    front: Front, provider: str, settings: dict[str, Any], remaining: float, seconds: float
 ) -> None:
     given: list[float] = []
     ask = front.providers[provider].attempt
@@ -167,7 +163,7 @@ def test_the_provider_has_the_first_answers_time_and_never_more_than_the_functio
         given.append(options["seconds"])
         return ask(*arguments, **options)
 
-    monkeypatch.setattr(front.providers[provider], "attempt", noted)
+    front.patch.setattr(front.providers[provider], "attempt", noted)
     front.ask(provider=provider, remaining=remaining, **settings)
     assert given == [seconds]
 
@@ -343,13 +339,8 @@ def test_stale_data_is_answered_at_once_and_the_next_generation_begins(front: Fr
     front.clock.advance(3605)
     answer = front.ask(stale=60)
     told = {name: answer.body[name] for name in ("status", "data", "partial", "generation", "age_seconds")}
-    assert told == {
-        "status": "completed",
-        "data": WHOLE,
-        "partial": False,
-        "generation": generation,
-        "age_seconds": 3605,
-    }
+    known = {"status": "completed", "data": WHOLE, "generation": generation}
+    assert told == known | {"partial": False, "age_seconds": 3605}
     assert answer.body["revalidating"] is True
     assert len(front.simulator.asked) == 1
     assert front.state() == {"a": ("waiting", generation + 1)}
@@ -461,35 +452,22 @@ def test_of_two_at_once_one_asks_and_the_other_is_told_that_it_is_being_processe
     assert front.simulator.calls() == ["GET /example"]
 
 
-def test_who_loses_the_race_to_begin_is_answered_from_the_winners_task(
-    front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin, first = front.store.begin, iter([True])
-
-    def beaten(*arguments: Any, **options: Any) -> Item | None:
-        if next(first, False):
-            front.ask()
-        return begin(*arguments, **options)
-
-    monkeypatch.setattr(front.store, "begin", beaten)
+def test_who_loses_the_race_to_begin_is_answered_from_the_winners_task(front: Front) -> None:
+    front.meanwhile(front.store, "begin", before=front.ask)
     answer = front.ask()
     assert (answer.status, answer.body["deduplicated"]) == (202, True)
     assert front.simulator.calls() == ["GET /example"]
 
 
-def test_who_loses_that_race_again_and_again_is_told_to_come_back(
-    front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(front.store, "begin", lambda *_, **__: None)
+def test_who_loses_that_race_again_and_again_is_told_to_come_back(front: Front) -> None:
+    front.patch.setattr(front.store, "begin", lambda *_, **__: None)
     with pytest.raises(Unavailable):
         front.ask()
     assert front.simulator.calls() == []
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
-def test_who_finds_the_generation_in_redis_already_does_not_ask(
-    front: Front, monkeypatch: pytest.MonkeyPatch, ahead: int
-) -> None:
+def test_who_finds_the_generation_in_redis_already_does_not_ask(front: Front, ahead: int) -> None:
     add = front.queue.add
 
     def beaten(adds: Any, **options: Any) -> Any:
@@ -497,7 +475,7 @@ def test_who_finds_the_generation_in_redis_already_does_not_ask(
         add([Add(task, generation + ahead, record)], token="somebody else")
         return add(adds, **options)
 
-    monkeypatch.setattr(front.queue, "add", beaten)
+    front.patch.setattr(front.queue, "add", beaten)
     answer = front.ask()
     assert (answer.status, answer.body["deduplicated"]) == (202, True)
     assert front.simulator.calls() == []
@@ -724,38 +702,25 @@ class Died(BaseException):
 @pytest.mark.parametrize(
     ("what", "step"), [("queue", "add"), ("provider", "attempt"), ("store", "save"), ("queue", "release")]
 )
-def test_wherever_it_dies_the_task_is_accepted_or_not_there_and_comes_back(
-    front: Front, monkeypatch: pytest.MonkeyPatch, what: str, step: str
-) -> None:
-    def dies(*_: Any, **__: Any) -> None:
-        raise Died
-
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            {"queue": front.queue, "store": front.store, "provider": front.providers["job"]}[what], step, dies
-        )
+def test_wherever_it_dies_the_task_is_accepted_or_not_there_and_comes_back(front: Front, what: str, step: str) -> None:
+    where = {"queue": front.queue, "store": front.store, "provider": front.providers["job"]}[what]
+    with front.patch.context() as patch:
+        patch.setattr(where, step, Mock(side_effect=Died))
         with pytest.raises(Died):
             front.ask(provider="job")
     assert front.ask(provider="job").body["deduplicated"]
     front.bench.rewind(31)
     reconcile(front)
     front.bench.rewind(200)
-    [claimed] = (
-        *front.queue.claim("job", limit=1, lease_seconds=30, token="worker", suspect=True).tasks,
-        *front.queue.claim("job", limit=1, lease_seconds=30, token="worker").tasks,
-    )
-    assert (claimed.hold.generation, front.worker.work(claimed, 5).verb) == (
-        front.item(provider="job").generation,
-        "release",
-    )
+    claim = partial(front.queue.claim, "job", limit=1, lease_seconds=30, token="worker")
+    [claimed] = (*claim(suspect=True).tasks, *claim().tasks)
+    assert claimed.hold.generation == front.item(provider="job").generation
+    assert front.worker.work(claimed, 5).verb == "release"
 
 
-def test_dying_before_anything_was_written_leaves_nothing(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(*_: Any, **__: Any) -> None:
-        raise Died
-
-    with monkeypatch.context() as patch:
-        patch.setattr(front.store, "begin", dies)
+def test_dying_before_anything_was_written_leaves_nothing(front: Front) -> None:
+    with front.patch.context() as patch:
+        patch.setattr(front.store, "begin", Mock(side_effect=Died))
         with pytest.raises(Died):
             front.ask()
     assert front.store.get(Task("example", "a"), 0) is None
@@ -809,17 +774,9 @@ def test_the_next_generation_begins_with_its_own_workflow_alone(front: Front) ->
     assert (front.item().notify, front.told) == (frozenset({f"{TOKEN}1"}), [])
 
 
-def test_a_task_that_ends_while_a_workflow_is_added_tells_it_at_once(
-    front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_ends_while_a_workflow_is_added_tells_it_at_once(front: Front) -> None:
     front.ask()
-    notify = Store.notify
-
-    def too_late(store: Store, *arguments: Any) -> Any:
-        front.finish(WHOLE)
-        return notify(store, *arguments)
-
-    monkeypatch.setattr(Store, "notify", too_late)
+    front.meanwhile(front.store, "notify", before=lambda: front.finish(WHOLE))
     answer = waiting(front)
     assert (answer.status, answer.body["data"]) == (200, WHOLE)
     assert front.told == [(f"{TOKEN}0", "completed", front.item().generation)]
@@ -850,12 +807,12 @@ def test_a_workflow_that_nobody_would_tell_is_refused_and_nothing_is_begun(front
     assert front.simulator.calls() == []
 
 
-def test_a_refusal_whose_write_was_repeated_is_a_refusal(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_whose_write_was_repeated_is_a_refusal(front: Front) -> None:
     def twice(*arguments: Any, **options: Any) -> Any:
         fail(*arguments, **options)  # whose reply was lost: botocore repeats the call
         return fail(*arguments, **options)
 
     front.simulator.say(refused())
     fail = front.store.fail
-    monkeypatch.setattr(front.store, "fail", twice)
+    front.patch.setattr(front.store, "fail", twice)
     assert front.ask().status == 422

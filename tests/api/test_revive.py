@@ -126,16 +126,9 @@ def test_only_a_failed_task_can_be_revived(surgery: Surgery, status: str) -> Non
     assert surgery.state("job") == {}
 
 
-def test_of_two_revivals_at_once_one_is_a_conflict(surgery: Surgery, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_revivals_at_once_one_is_a_conflict(surgery: Surgery) -> None:
     old = surgery.failed_for()
-    begin, first = surgery.store.begin, iter([True])
-
-    def beaten(*arguments: Any, **options: Any) -> Item | None:
-        if next(first, False):
-            surgery.revive()
-        return begin(*arguments, **options)
-
-    monkeypatch.setattr(surgery.store, "begin", beaten)
+    surgery.meanwhile(surgery.store, "begin", before=surgery.revive)
     with pytest.raises(Conflict, match="meanwhile"):
         surgery.revive()
     assert surgery.state("job") == {"a": ("waiting", old.generation + 1)}

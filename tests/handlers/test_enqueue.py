@@ -327,10 +327,10 @@ VAST = {"rows": ["0123456789"] * 450_000}
 
 
 @pytest.fixture
-def bucket(deployed: Deployment, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def bucket(deployed: Deployment, s3: Any) -> Any:
     """The deployment's bucket of large data."""
-    monkeypatch.setenv("SPILL_BUCKET", BUCKET)
-    monkeypatch.setattr(wiring, "s3", lambda: s3)
+    deployed.patch.setenv("SPILL_BUCKET", BUCKET)
+    deployed.patch.setattr(wiring, "s3", lambda: s3)
     return s3
 
 
@@ -423,10 +423,8 @@ def test_without_a_bucket_an_answer_that_cannot_hold_its_data_says_so(api: Deplo
 
 
 @pytest.mark.parametrize(("bucket_name", "asked"), [("", 1), (BUCKET, 0)])
-def test_where_data_may_spill_time_is_kept_for_it(
-    deployed: Deployment, monkeypatch: pytest.MonkeyPatch, bucket_name: str, asked: int
-) -> None:
-    monkeypatch.setenv("SPILL_BUCKET", bucket_name)
+def test_where_data_may_spill_time_is_kept_for_it(deployed: Deployment, bucket_name: str, asked: int) -> None:
+    deployed.patch.setenv("SPILL_BUCKET", bucket_name)
     assert deployed.call("GET", "/?task-name=a", seconds=9).status == 202
     assert len(deployed.simulator.asked) == asked
 
@@ -458,11 +456,11 @@ def test_without_redis_it_is_202_and_reconcile_makes_up_for_it(api: Deployment) 
 
 
 def test_one_request_knocks_at_a_redis_that_closes_its_door_no_more_often_than_one_call_does(
-    deployed: Deployment, monkeypatch: pytest.MonkeyPatch
+    deployed: Deployment,
 ) -> None:
     door = Door(silent=False)
-    monkeypatch.setattr("redis.Redis", Redis)
-    monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{door.port}")
+    deployed.patch.setattr("redis.Redis", Redis)
+    deployed.patch.setenv("REDIS_URL", f"redis://127.0.0.1:{door.port}")
     try:
         assert deployed.call("POST", "/tasks", {"name": "a"}).status == 202
         assert door.knocks == 2  # the call, and its one repetition
@@ -480,19 +478,17 @@ def broken(*_: Any, **__: Any) -> None:
     raise ZeroDivisionError("a fault of ours")
 
 
-def test_a_fault_of_our_own_is_a_500_and_stands_in_the_log(
-    api: Deployment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(wiring.store(), "get", broken)
+def test_a_fault_of_our_own_is_a_500_and_stands_in_the_log(api: Deployment, caplog: pytest.LogCaptureFixture) -> None:
+    api.patch.setattr(wiring.store(), "get", broken)
     assert is_problem(api.call("GET", "/?task-name=a"), 500, None)
     assert "a fault of ours" in caplog.text
 
 
 def test_wrong_settings_are_a_500_and_one_message_in_the_log_names_each(
-    api: Deployment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    api: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     for variable in ("PARALLEL_TASKS", "TICK_SECONDS", "MAX_CRASHES"):
-        monkeypatch.setenv(variable, "many")
+        api.patch.setenv(variable, "many")
     answered = api.call("GET", "/?task-name=a")
     assert is_problem(answered, 500, None)
     assert "PARALLEL_TASKS" not in json.dumps(answered.body)
@@ -532,13 +528,9 @@ def cold_log() -> Iterator[None]:
 
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
 def test_each_change_is_one_json_line_and_no_payload_or_secret_stands_in_any(
-    cold_log: None,
-    deployed: Deployment,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    level: str,
+    cold_log: None, deployed: Deployment, capsys: pytest.CaptureFixture[str], level: str
 ) -> None:
-    monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", level)
+    deployed.patch.setenv("POWERTOOLS_LOG_LEVEL", level)
     marker = "S3CRET"
     headers = {"Authorization": f"Bearer {marker}", "X-Token": marker}
 
@@ -578,14 +570,12 @@ def test_each_change_is_one_json_line_and_no_payload_or_secret_stands_in_any(
 
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
 def test_a_warm_call_says_nothing_of_the_one_before_and_no_result_is_printed(
-    cold_log: None,
-    deployed: Deployment,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    level: str,
+    cold_log: None, deployed: Deployment, capsys: pytest.CaptureFixture[str], level: str
 ) -> None:
-    monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", level)
-    monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-00000000-111111111111111111111111;Parent=2222222222222222;Sampled=1")
+    deployed.patch.setenv("POWERTOOLS_LOG_LEVEL", level)
+    deployed.patch.setenv(
+        "_X_AMZN_TRACE_ID", "Root=1-00000000-111111111111111111111111;Parent=2222222222222222;Sampled=1"
+    )
     large = {"marker": "S3CRET" * 33_334}
     deployed.simulator.say(completed(large))
     ids = {"X-Correlation-Id": "id-of-the-first", "X-Request-Id": "id-of-the-first", "Authorization": "S3CRET"}

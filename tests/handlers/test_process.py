@@ -58,10 +58,8 @@ def test_partial_data_at_once_the_rest_by_itself(deployed: Deployment) -> None:
     [BROKEN, says(500, {}), says(503, {}), Said(200, b"<html>"), says(300, {"status": "multiple choices"})],
     ids=["connection error", "500", "503", "unreadable", "300"],
 )
-def test_a_failure_puts_a_task_at_the_end_of_the_queue(
-    deployed: Deployment, monkeypatch: pytest.MonkeyPatch, error: Said
-) -> None:
-    monkeypatch.setenv("PARALLEL_TASKS", "1")
+def test_a_failure_puts_a_task_at_the_end_of_the_queue(deployed: Deployment, error: Said) -> None:
+    deployed.patch.setenv("PARALLEL_TASKS", "1")
     ask(deployed, "older", "younger", provider="coin")
     deployed.pass_(60)
     deployed.simulator.asked.clear()
@@ -78,10 +76,8 @@ def test_the_coin_is_tossed_until_it_falls_right(deployed: Deployment) -> None:
     assert deployed.process() == {"coin": {"claimed": 3, "retried": 2, "completed": 1}}
 
 
-def test_at_most_parallel_tasks_are_asked_about_at_once_and_so_many_are(
-    deployed: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PARALLEL_TASKS", "3")
+def test_at_most_parallel_tasks_are_asked_about_at_once_and_so_many_are(deployed: Deployment) -> None:
+    deployed.patch.setenv("PARALLEL_TASKS", "3")
     ask(deployed, *(f"task {i}" for i in range(6)), provider="accepting")
     together, lock, running, most = threading.Barrier(3), threading.Lock(), 0, 0
 
@@ -151,17 +147,15 @@ def test_without_time_left_it_leaves_everything_to_the_next(deployed: Deployment
     assert [place for place, _ in deployed.state("accepting").values()] == ["waiting"]
 
 
-def test_wrong_settings_stop_it_with_one_message_that_names_each(
-    deployed: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_settings_stop_it_with_one_message_that_names_each(deployed: Deployment) -> None:
     for variable in ("PARALLEL_TASKS", "TICK_SECONDS", "MAX_CRASHES"):
-        monkeypatch.setenv(variable, "many")
+        deployed.patch.setenv(variable, "many")
     with pytest.raises(SettingsError, match=r"PARALLEL_TASKS .*; TICK_SECONDS .*; MAX_CRASHES "):
         deployed.process()
 
 
 def test_a_tick_is_one_line_of_log_and_a_line_of_metrics_for_each_provider_that_had_work(
-    deployed: Deployment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    deployed: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ask(deployed, "a", "b", provider="accepting")
     deployed.simulator.say(DONE, to="a")
@@ -213,10 +207,8 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Busy:
     return busy
 
 
-def test_a_run_invites_others_by_events_that_make_them_invite_nobody(
-    deployed: Deployment, busy: Busy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", deployed.simulator.url)
+def test_a_run_invites_others_by_events_that_make_them_invite_nobody(deployed: Deployment, busy: Busy) -> None:
+    deployed.patch.setenv("AWS_ENDPOINT_URL_LAMBDA", deployed.simulator.url)
     deployed.simulator.say(Said(202))
     assert deployed.process(sample("process-scheduled-event")) == {"example": {"claimed": 1}}
     function = quote(Context.invoked_function_arn, safe="")
@@ -229,10 +221,10 @@ def test_a_run_invites_others_by_events_that_make_them_invite_nobody(
 
 
 def test_a_run_that_cannot_invite_goes_on_after_one_line_of_log(
-    deployed: Deployment, busy: Busy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    deployed: Deployment, busy: Busy, caplog: pytest.LogCaptureFixture
 ) -> None:
     door = Door(silent=False)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", f"http://127.0.0.1:{door.port}")
+    deployed.patch.setenv("AWS_ENDPOINT_URL_LAMBDA", f"http://127.0.0.1:{door.port}")
     try:
         assert deployed.process({}) == {"example": {"claimed": 1}}
     finally:
@@ -241,10 +233,8 @@ def test_a_run_that_cannot_invite_goes_on_after_one_line_of_log(
     assert [line.message for line in caplog.records if line.levelname == "ERROR"] == ["not invoked"]
 
 
-def test_a_run_that_may_not_invite_goes_on(
-    deployed: Deployment, busy: Busy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", deployed.simulator.url)
+def test_a_run_that_may_not_invite_goes_on(deployed: Deployment, busy: Busy, caplog: pytest.LogCaptureFixture) -> None:
+    deployed.patch.setenv("AWS_ENDPOINT_URL_LAMBDA", deployed.simulator.url)
     deployed.simulator.say(says(403, {"Message": "not authorized"}))
     assert deployed.process({}) == {"example": {"claimed": 1}}
     assert len(deployed.simulator.asked) == 1

@@ -1,8 +1,10 @@
 """What stands behind the functions in a test: a store, a queue, a clock, and neighbours that a test may take away."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from shared.codec import Json
 from shared.provider import Provider
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from redis import Redis
 
+Do = Callable[[], object]
+
+
+def nothing() -> None: ...
+
 
 @dataclass(repr=False)
 class QueueBackend:
@@ -29,6 +36,7 @@ class QueueBackend:
     bench: Bench
     redis_client: "Redis"
     redis: RedisOutage
+    patch: pytest.MonkeyPatch
 
     def state(self, provider: str = PROVIDER) -> dict[str, tuple[str, int]]:
         """Where the tasks are, and their generations."""
@@ -42,6 +50,19 @@ class QueueBackend:
         """Let time pass, here and in Redis."""
         self.clock.advance(seconds)
         self.bench.rewind(seconds)
+
+    def meanwhile(self, owner: object, verb: str, *, before: Do = nothing, after: Do = nothing) -> None:
+        """At the next call of that method, and at no later one, this happens just before it or just after."""
+        call = getattr(owner, verb)
+
+        def called(*arguments: Any, **options: Any) -> Any:
+            self.patch.setattr(owner, verb, call)
+            before()
+            done = call(*arguments, **options)
+            after()
+            return done
+
+        self.patch.setattr(owner, verb, called)
 
 
 @dataclass(repr=False)

@@ -76,10 +76,9 @@ def test_after_redis_lost_everything_each_open_task_comes_back_as_its_item_knows
 
 def test_a_job_that_is_open_counts_from_the_moment_its_task_is_back(repairs: Repairs) -> None:
     for name, outputs in (("started", {"id": "j"}), ("not started", None)):
-        item = repairs.begun(name, age_seconds=0)
-        repairs.store.save(
-            item.task, dataclasses.replace(record_of(item), outputs=outputs, submitted_at=5), repairs.clock()
-        )
+        record = record_of(repairs.begun(name, age_seconds=0))
+        learned = dataclasses.replace(record, outputs=outputs, submitted_at=5)
+        repairs.store.save(Task("example", name), learned, repairs.clock())
     repairs.clock.advance(3600)
     repairs.run(openJobs=5)
     assert repairs.bench.parts()["queue"].keys() == {"started", "not started"}
@@ -170,12 +169,12 @@ def delete(store: Store, item: Item, now: int) -> None:
 
 @pytest.mark.parametrize("meanwhile", [complete, supersede, delete])
 def test_what_the_index_still_lists_is_queued_only_if_its_item_says_the_same(
-    repairs: Repairs, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Store, Item, int], None]
+    repairs: Repairs, meanwhile: Callable[[Store, Item, int], None]
 ) -> None:
     item = repairs.begun()
     meanwhile(repairs.store, item, repairs.clock())
     stale = [(item.task, item.generation)]
-    monkeypatch.setattr(repairs.store, "open_since", lambda name, _: iter(stale if name == "example" else []))
+    repairs.patch.setattr(repairs.store, "open_since", lambda name, _: iter(stale if name == "example" else []))
     assert repairs.run()["example"] == {"seen": 1}
     assert repairs.state() == {}
 
@@ -214,17 +213,13 @@ def test_a_dead_letter_whose_item_is_gone_or_tells_otherwise_is_forgotten(
 
 def test_a_dead_letter_of_an_earlier_failure_is_forgotten(repairs: Repairs) -> None:
     item = repairs.begun(generations=2)
-    repairs.store.fail(
-        item.task, item.generation, {"reason": "upstream", "error": None, "refused": True}, repairs.clock()
-    )
+    repairs.store.fail(item.task, item.generation, FAILURE | {"refused": True}, repairs.clock())
     repairs.seed("a", generation=item.generation - 1, dead=True)
     assert repairs.run()["example"] == {"forgotten": 1}
     assert repairs.state() == {}
 
 
-def test_a_dead_letter_that_is_revived_while_it_is_looked_at_stays_in_the_queue(
-    repairs: Repairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dead_letter_that_is_revived_while_it_is_looked_at_stays_in_the_queue(repairs: Repairs) -> None:
     item = repairs.begun()
     repairs.store.fail(item.task, item.generation, FAILURE, repairs.clock())
     repairs.seed("a", generation=item.generation, dead=True)
@@ -237,13 +232,13 @@ def test_a_dead_letter_that_is_revived_while_it_is_looked_at_stays_in_the_queue(
             repairs.queue.add([Add(item.task, again.generation, record_of(again).to_text())], token="mine")
         return found
 
-    monkeypatch.setattr(repairs.queue, "members", revived_just_after)
+    repairs.patch.setattr(repairs.queue, "members", revived_just_after)
     assert repairs.run()["example"] == {}
     assert repairs.state() == {"a": ("waiting", item.generation + 1)}
 
 
 def test_a_dead_letter_that_another_run_has_just_forgotten_is_counted_and_said_there(
-    repairs: Repairs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    repairs: Repairs, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="meanwhile")
     repairs.seed("a", dead=True)
@@ -253,7 +248,7 @@ def test_a_dead_letter_that_another_run_has_just_forgotten_is_counted_and_said_t
         end(ends)
         return end(ends)
 
-    with monkeypatch.context() as patch:
+    with repairs.patch.context() as patch:
         patch.setattr(repairs.queue, "end", beaten)
         assert repairs.run()["example"] == {}
     assert caplog.records == []
@@ -274,9 +269,7 @@ def test_a_second_run_changes_nothing(repairs: Repairs) -> None:
     assert repairs.bench.parts() == before
 
 
-def test_what_another_run_queues_at_the_same_time_is_counted_there(
-    repairs: Repairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_run_queues_at_the_same_time_is_counted_there(repairs: Repairs) -> None:
     item = repairs.begun()
     look = repairs.queue.look
 
@@ -285,15 +278,13 @@ def test_what_another_run_queues_at_the_same_time_is_counted_there(
         repairs.queue.add([Add(item.task, item.generation, record_of(item).to_text())], token="another run's")
         return places
 
-    monkeypatch.setattr(repairs.queue, "look", beaten)
+    repairs.patch.setattr(repairs.queue, "look", beaten)
     assert repairs.run()["example"] == {"seen": 1}
     assert repairs.state() == {"a": ("waiting", item.generation)}
 
 
-def test_it_stops_when_the_time_is_nearly_over_and_the_next_run_goes_on(
-    repairs: Repairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reconcile, "BATCH", 2)
+def test_it_stops_when_the_time_is_nearly_over_and_the_next_run_goes_on(repairs: Repairs) -> None:
+    repairs.patch.setattr(reconcile, "BATCH", 2)
     for i in range(5):
         repairs.begun(f"task {i}")
     left = iter([60.0] * 6)  # before each batch, and before each of its reads
@@ -302,8 +293,8 @@ def test_it_stops_when_the_time_is_nearly_over_and_the_next_run_goes_on(
     assert repairs.run()["example"] == {"seen": 5, "requeued": 1}
 
 
-def test_dead_letters_are_left_to_the_next_run_too(repairs: Repairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconcile, "BATCH", 2)
+def test_dead_letters_are_left_to_the_next_run_too(repairs: Repairs) -> None:
+    repairs.patch.setattr(reconcile, "BATCH", 2)
     for i in range(3):
         repairs.seed(f"task {i}", dead=True)
     left = iter([60.0] * 3)
@@ -338,11 +329,11 @@ def test_one_provider_with_errors_does_not_keep_another_waiting(repairs: Repairs
 
 
 def test_each_task_that_comes_back_is_one_line_and_one_that_does_not_is_none(
-    repairs: Repairs, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    repairs: Repairs, caplog: pytest.LogCaptureFixture
 ) -> None:
     item = repairs.begun()
     caplog.set_level(logging.INFO, logger="meanwhile")
-    with monkeypatch.context() as patch:
+    with repairs.patch.context() as patch:
         patch.setattr(repairs.queue, "add", lambda *_, **__: ["exists"])
         repairs.run()
     assert [line.message for line in caplog.records] == []
@@ -363,23 +354,21 @@ def test_no_provider_waits_for_the_dead_letters_of_another(repairs: Repairs) -> 
     assert repairs.run(lambda: next(looks))["example"]["requeued"] == 1
 
 
-def test_of_many_dead_letters_each_run_looks_at_other_ones(repairs: Repairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconcile, "LOOKS_A_RUN", 3)
+def test_of_many_dead_letters_each_run_looks_at_other_ones(repairs: Repairs) -> None:
+    repairs.patch.setattr(reconcile, "LOOKS_A_RUN", 3)
     for i in range(5):
         repairs.seed(f"dead {i}", dead=True)
     assert [repairs.run()["example"].get("forgotten", 0) for _ in range(3)] == [3, 2, 0]
 
 
-def test_runs_that_do_not_reach_the_end_begin_elsewhere_each_time(
-    repairs: Repairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_do_not_reach_the_end_begin_elsewhere_each_time(repairs: Repairs) -> None:
     asked: list[str] = []
 
     def query(_call: Any, **arguments: Any) -> Any:
         asked.append(arguments["ExpressionAttributeValues"][":open"]["S"])
         return {"Items": []}
 
-    monkeypatch.setattr(repairs.store.table, "_guarded", query)
+    repairs.patch.setattr(repairs.store.table, "_guarded", query)
     firsts = set()
     for _ in range(16):
         asked.clear()
@@ -390,9 +379,7 @@ def test_runs_that_do_not_reach_the_end_begin_elsewhere_each_time(
     assert len(firsts) == 16
 
 
-def test_with_a_slow_dynamodb_each_run_gets_as_far_as_its_time_allows(
-    repairs: Repairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_a_slow_dynamodb_each_run_gets_as_far_as_its_time_allows(repairs: Repairs) -> None:
     def slow(task: Task, now: int) -> Item | None:
         left[0] -= 1.5
         return get(task, now)
@@ -400,6 +387,6 @@ def test_with_a_slow_dynamodb_each_run_gets_as_far_as_its_time_allows(
     for i in range(5):
         repairs.begun(f"task {i}")
     get, left = repairs.store.get, [STOP_SECONDS + 3]
-    monkeypatch.setattr(repairs.store, "get", slow)
+    repairs.patch.setattr(repairs.store, "get", slow)
     assert repairs.run(lambda: left[0])["example"]["requeued"] == 3
     assert len(repairs.state()) == 3

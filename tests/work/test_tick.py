@@ -47,11 +47,8 @@ class Doing(Worker):
             self.begun.append(claimed.hold.task.name)
             self.seconds.add(seconds)
         done = self._work(claimed)
-        return (
-            done
-            if isinstance(done, Settlement)
-            else Settlement(hold=claimed.hold, verb="complete", counts_as="completed")
-        )
+        completed = Settlement(hold=claimed.hold, verb="complete", counts_as="completed")
+        return done if isinstance(done, Settlement) else completed
 
 
 def snoozed(claimed: Claimed, seconds: float = 0) -> Settlement:
@@ -316,16 +313,9 @@ def test_without_time_for_an_attempt_nothing_is_claimed(bed: Bed, seconds: float
     assert bed.redis.calls == []
 
 
-def test_what_was_claimed_too_late_to_be_started_is_released(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_claimed_too_late_to_be_started_is_released(bed: Bed) -> None:
     bed.fill(3)
-    claim = bed.queue.claim
-
-    def slow(*arguments: Any, **options: Any) -> Claim:
-        found = claim(*arguments, **options)
-        bed.clock.advance(51)
-        return found
-
-    monkeypatch.setattr(bed.queue, "claim", slow)
+    bed.meanwhile(bed.queue, "claim", after=lambda: bed.clock.advance(51))
     worker = Doing()
     assert bed.tick(worker) == {"example": {"claimed": 3, "released": 3}}
     assert worker.begun == []
@@ -441,14 +431,7 @@ def test_in_the_last_third_a_suspect_goes_first_however_much_is_due(bed: Bed) ->
         return snoozed(claimed) if claimed.hold.task.name == "ordinary" else None
 
     bed.tick(Doing(work), window_seconds=30)
-    assert starts == [
-        ("ordinary", 0),
-        ("ordinary", 5),
-        ("ordinary", 10),
-        ("ordinary", 15),
-        ("suspect", 20),
-        ("ordinary", 25),
-    ]
+    assert starts == [*(("ordinary", at) for at in (0, 5, 10, 15)), ("suspect", 20), ("ordinary", 25)]
 
 
 def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_is_begun(bed: Bed) -> None:
@@ -502,7 +485,7 @@ def test_several_suspects_run_one_by_one_whatever_provider_they_are_of(bed: Bed)
     assert most == 1
 
 
-def test_a_suspect_that_somebody_else_took_meanwhile_holds_nobody_up(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspect_that_somebody_else_took_meanwhile_holds_nobody_up(bed: Bed) -> None:
     bed.seed("suspect", crashes=1)
     claim = bed.queue.claim
 
@@ -511,7 +494,7 @@ def test_a_suspect_that_somebody_else_took_meanwhile_holds_nobody_up(bed: Bed, m
             claim(provider, **(options | {"token": "somebody else", "limit": 1}))
         return claim(provider, **options)
 
-    monkeypatch.setattr(bed.queue, "claim", beaten)
+    bed.patch.setattr(bed.queue, "claim", beaten)
     assert bed.tick(Doing()) == {"example": {}}
 
 
@@ -595,15 +578,15 @@ def real(backend: Backend, simulator: Simulator) -> RealBed:
 
 @pytest.mark.promise("faults", "our own errors in some tasks of many")
 @pytest.mark.promise("ends", "one failing task or provider harms no other")
-def test_a_bad_task_and_a_broken_one_harm_no_other(real: RealBed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_task_and_a_broken_one_harm_no_other(real: RealBed) -> None:
     for i in range(10):
         real.begun(f"task {i}")
     real.simulator.say(completed({}))
     attempt, record = real.provider.attempt, real.worker._record
-    monkeypatch.setattr(
+    real.patch.setattr(
         real.provider, "attempt", lambda one, *a, **k: 1 / 0 if one.name == "task 3" else attempt(one, *a, **k)
     )
-    monkeypatch.setattr(real.worker, "_record", lambda one: 1 / 0 if one.hold.task.name == "task 7" else record(one))
+    real.patch.setattr(real.worker, "_record", lambda one: 1 / 0 if one.hold.task.name == "task 7" else record(one))
     tally = real.tick(real.worker, pool=ThreadPoolExecutor, idle_seconds=0)
     assert tally["example"] == {"claimed": 10, "completed": 8, "retried": 1, "released": 1}
     assert real.state().keys() == {"task 3", "task 7"}
@@ -626,9 +609,7 @@ class Died(BaseException):
 
 @pytest.mark.promise("faults", "a task that kills its workers")
 @pytest.mark.promise("ends", "a task that kills its workers fails after `MAX_CRASHES`; no other task is affected")
-def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(
-    real: RealBed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(real: RealBed) -> None:
     for name in ("killer", "x", "y", "z"):
         real.begun(name)
     real.simulator.say(completed({}))
@@ -640,7 +621,7 @@ def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(
             raise Died
         return ask(task, *arguments, **options)
 
-    monkeypatch.setattr(real.provider, "attempt", kills)
+    real.patch.setattr(real.provider, "attempt", kills)
     for _ in range(6):
         try:
             real.tick(real.worker)
@@ -651,9 +632,7 @@ def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(
     assert real.state() == {"killer": ("dead", real.state()["killer"][1])}
     item = real.item_of(Task("example", "killer"))
     assert (item.status, item.error["reason"]) == ("failed", "crashed")
-    for name in ("x", "y", "z"):
-        item = real.item_of(Task("example", name))
-        assert item.status == "completed"
+    assert {real.item_of(Task("example", name)).status for name in ("x", "y", "z")} == {"completed"}
 
 
 @pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
@@ -754,8 +733,8 @@ def test_what_falls_due_in_the_middle_of_the_window_is_seen_too(bed: Bed) -> Non
     assert asked == [3]
 
 
-def test_nobody_is_invited_while_slots_are_free(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bed.queue, "backlog", lambda _: 1000)  # what a provider's limits hold back, say
+def test_nobody_is_invited_while_slots_are_free(bed: Bed) -> None:
+    bed.patch.setattr(bed.queue, "backlog", lambda _: 1000)  # what a provider's limits hold back, say
     for i in range(10):
         bed.seed(f"t{i}", due_seconds=2 * i)
     asked: list[int] = []
@@ -779,7 +758,7 @@ def test_a_tick_that_may_not_invite_goes_on_by_itself(bed: Bed) -> None:
 
 
 def test_a_tick_that_cannot_see_how_much_is_due_goes_on_and_looks_again(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bed: Bed, caplog: pytest.LogCaptureFixture
 ) -> None:
     bed.fill(300, "t{}")
     backlog, looks = bed.queue.backlog, list[float]()
@@ -790,7 +769,7 @@ def test_a_tick_that_cannot_see_how_much_is_due_goes_on_and_looks_again(
             raise QueueUnavailable("Redis: away")
         return backlog(provider)
 
-    monkeypatch.setattr(bed.queue, "backlog", away_once)
+    bed.patch.setattr(bed.queue, "backlog", away_once)
     asked: list[int] = []
     assert bed.tick(taking(bed.clock, 0.5), invite=asked.append, parallel_tasks=2)["example"]["completed"] == 100
     assert asked == [3]

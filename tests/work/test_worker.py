@@ -3,8 +3,8 @@
 import dataclasses
 import json
 import random
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,13 +15,12 @@ from shared.provider import Finding, Provider
 from shared.queue import Claimed, Hold
 from shared.reasons import Reason
 from shared.record import VERSION, Record
-from shared.store import Item, Store
+from shared.store import Item
 from shared.store.item import MAX_VALUE_BYTES
 from shared.task import Task
 from shared.work.settle import Settlement
 from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, record_of
-from tests.support.clock import Clock
-from tests.support.outage import DynamoDBOutage
+from tests.support.backend import Backend
 from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, JOB, Said, Simulator, completed, pending, refused, says
 
@@ -35,12 +34,12 @@ CONFIRM_SECONDS = 300
 class Desk:
     """A worker, and the task that a test gives it: one of `example`, unless it begins another."""
 
-    def __init__(self, store: Store, simulator: Simulator, clock: Clock, dynamodb: "DynamoDBClient") -> None:
-        self.store, self.simulator, self.clock = store, simulator, clock
-        self.outage = DynamoDBOutage(dynamodb)
+    def __init__(self, backend: Backend, simulator: Simulator) -> None:
+        self.store, self.clock, self.outage, self.patch = backend.store, backend.clock, backend.dynamodb, backend.patch
+        self.simulator = simulator
         self.providers = {"example": simulator.provider(EXAMPLE), "job": simulator.provider(JOB)}
         settings = {"max_crashes": MAX_CRASHES, "confirm_seconds": CONFIRM_SECONDS}
-        self.worker = Worker(parts_of(store, None, self.providers, clock, **settings))
+        self.worker = Worker(parts_of(self.store, None, self.providers, self.clock, **settings))
         self.begun = self.begin()
 
     def begin(self, provider: str = "example", input_: Any = None) -> Item:
@@ -108,9 +107,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(store: Store, clock: Clock, dynamodb: "DynamoDBClient") -> Iterator[Desk]:
-    with Simulator() as simulator:
-        yield Desk(store, simulator, clock, dynamodb)
+def desk(backend: Backend, simulator: Simulator) -> Desk:
+    return Desk(backend, simulator)
 
 
 def kept(settlement: Settlement) -> Record:
@@ -379,13 +377,9 @@ def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(
     assert desk.outage.calls == []
 
 
-def test_a_failure_that_dynamodb_has_no_room_for_is_tried_again_soon(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise StoreTooLarge("DynamoDB: Item size to update has exceeded the maximum allowed size")
-
-    monkeypatch.setattr(desk.store, "fail", full)
+def test_a_failure_that_dynamodb_has_no_room_for_is_tried_again_soon(desk: Desk) -> None:
+    full = Mock(side_effect=StoreTooLarge("DynamoDB: Item size to update has exceeded the maximum allowed size"))
+    desk.patch.setattr(desk.store, "fail", full)
     settlement = desk.work(refused())
     assert (settlement.verb, settlement.delay_seconds) == ("release", STORE_RETRY_SECONDS)
 
@@ -512,10 +506,8 @@ def test_a_record_that_a_later_version_wrote_stays_as_it_is_and_costs_no_attempt
 
 
 @pytest.mark.parametrize("first", [None, "junk"])
-def test_a_fault_of_our_own_is_an_error_like_any_other_and_ends_after_as_many(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, first: str | None
-) -> None:
-    monkeypatch.setattr(Provider, "attempt", lambda *_, **__: 1 / 0)
+def test_a_fault_of_our_own_is_an_error_like_any_other_and_ends_after_as_many(desk: Desk, first: str | None) -> None:
+    desk.patch.setattr(Provider, "attempt", lambda *_, **__: 1 / 0)
     verbs, record = ["release"], desk.work(record=first).record
     while verbs[-1] == "release" and len(verbs) < 20:
         settlement = desk.work(record=record)
@@ -528,22 +520,18 @@ def test_a_fault_of_our_own_is_an_error_like_any_other_and_ends_after_as_many(
 @pytest.mark.parametrize(
     ("verb", "answer"), [("save", pending({"a": 1})), ("complete", completed({})), ("fail", refused())]
 )
-def test_a_fault_in_storing_counts_as_an_error_too(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, verb: str, answer: Said
-) -> None:
-    monkeypatch.setattr(desk.store, verb, lambda *_: 1 / 0)
+def test_a_fault_in_storing_counts_as_an_error_too(desk: Desk, verb: str, answer: Said) -> None:
+    desk.patch.setattr(desk.store, verb, lambda *_: 1 / 0)
     settlement = desk.work(answer)
     assert (settlement.verb, settlement.counts_as, kept(settlement).errors) == ("release", "retried", 1)
 
 
-def test_an_attempt_that_broke_while_its_task_ended_ends_it_as_the_item_says(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attempt_that_broke_while_its_task_ended_ends_it_as_the_item_says(desk: Desk) -> None:
     def ends_and_breaks(*_: Any, **__: Any) -> None:
         desk.end("failed")
         raise KeyError("a fault of ours")
 
-    monkeypatch.setattr(Provider, "attempt", ends_and_breaks)
+    desk.patch.setattr(Provider, "attempt", ends_and_breaks)
     assert desk.work(record="").verb == "bury"
 
 
@@ -553,13 +541,11 @@ def test_a_task_of_a_provider_whose_file_is_gone_is_given_back(desk: Desk) -> No
 
 
 @pytest.mark.parametrize("reason", [Reason.HTTP, Reason.UNAUTHORIZED])
-def test_an_error_is_counted_although_nothing_can_be_stored(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, reason: Reason
-) -> None:
+def test_an_error_is_counted_although_nothing_can_be_stored(desk: Desk, reason: Reason) -> None:
     desk.begin("job")
     erring = desk.record(submitted_at=5, errors=1, unauthorized_at=1)
     finding = Finding(Retry(0, reason), erring)
-    monkeypatch.setattr(Provider, "attempt", lambda *_, **__: finding)
+    desk.patch.setattr(Provider, "attempt", lambda *_, **__: finding)
     desk.outage.away = {"UpdateItem"}
     known = kept(desk.work())
     assert (known.errors, known.unauthorized_at) == (1, 1)
