@@ -8,7 +8,6 @@ from shared import wiring
 from shared.api import callback, request  # noqa: F401 (loaded as the environment starts)
 from shared.api.answer import problem
 from shared.errors import Problem, StoreUnavailable
-from shared.provider import files  # noqa: F401 (loaded as the environment starts)
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 
 

@@ -11,7 +11,7 @@ from shared import wiring
 from shared.api import batch, cancel, request, revive, view
 from shared.api.answer import Answer, problem
 from shared.errors import NotFound
-from shared.provider import callback_url, files  # noqa: F401 (loaded as the environment starts)
+from shared.provider import callback_url  # noqa: F401 (loaded as the environment starts)
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared import aws, wiring
-from shared.provider import callback_url, files  # noqa: F401 (loaded as the environment starts)
+from shared.provider import callback_url  # noqa: F401 (loaded as the environment starts)
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 from shared.work import tick  # noqa: F401 (loaded as the environment starts)
 

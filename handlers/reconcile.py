@@ -6,7 +6,6 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared import wiring
-from shared.provider import files  # noqa: F401 (loaded as the environment starts)
 from shared.work import reconcile  # noqa: F401 (loaded as the environment starts)
 
 

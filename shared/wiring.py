@@ -115,7 +115,7 @@ def callback_urls() -> "CallbackUrls | None":
 @cache
 def rules() -> "dict[str, Rules]":
     """What every sound provider file says, by name; a faulty one is reported and stops only its own provider."""
-    from shared.provider.files import provider_files
+    from shared.provider.language.rules import provider_files
 
     chosen, found = settings(), {}
     directories = [SHIPPED, Path(chosen.providers_dir)] if chosen.providers_dir else [SHIPPED]

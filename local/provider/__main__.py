@@ -18,14 +18,13 @@ from pathlib import Path
 
 from local.output import until_unread
 from local.provider.check import check
-from local.provider.replay import Conversation, VectorError, conversations
+from local.provider.replay import Conversation, VectorError, conversation_files, conversations
 from local.provider.trial import Surroundings, Trial
 from shared.codec import Json, dumps, loads
 from shared.errors import BadRequest, MeanwhileError, SettingsError
 from shared.outcome import Completed, Outcome
 from shared.provider.credentials.credentials import ReadSecret
-from shared.provider.files import CONVERSATIONS, conversation_files, provider_files
-from shared.provider.language.rules import Rules
+from shared.provider.language.rules import CONVERSATIONS, Rules, provider_files
 from shared.settings import Settings
 from shared.task import Task
 

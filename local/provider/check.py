@@ -12,9 +12,8 @@ from local.provider.violations import violations
 from local.provider.warnings import warnings
 from shared.codec import Json, loads
 from shared.errors import ProviderFileError
-from shared.provider.files import CONVERSATIONS
 from shared.provider.language.faults import faults
-from shared.provider.language.rules import Rules, served
+from shared.provider.language.rules import CONVERSATIONS, Rules, served
 from shared.settings import Settings
 from shared.task import is_provider_name
 

@@ -17,8 +17,7 @@ from local.provider.script import TRANSPORT_ERRORS, Script, same
 from shared.codec import Json, loads
 from shared.errors import MeanwhileError, ProviderFileError
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
-from shared.provider.files import CONVERSATIONS, conversation_files
-from shared.provider.language.rules import Rules
+from shared.provider.language.rules import CONVERSATIONS, Rules
 from shared.reasons import Reason, Trait, having
 from shared.record import Record
 from shared.task import Task
@@ -109,6 +108,11 @@ class Conversation:
                     return f"step {i} at {step['at']} s: {difference}"
                 ended = isinstance(finding.outcome, Completed | Failed)
         return None
+
+
+def conversation_files(directory: Path) -> list[Path]:
+    """The files NAME.vectors.json of a directory."""
+    return sorted(directory.glob(f"*{CONVERSATIONS}"))
 
 
 def conversations(path: Path) -> list[Conversation]:

@@ -11,12 +11,9 @@ from shared.codec import Json
 from shared.errors import Problem, Unavailable
 from shared.store import digest
 
-MAX_RESULTS_BYTES = 3 * 1024 * 1024
-"""What the bodies of all results may take: Lambda passes on 6 MB, in which every quote is escaped."""
-ACCEPTED_AT_ONCE = 8
-"""Each thread opens a connection to DynamoDB, which takes the function's processor longer than the calls."""
-ACCEPT_SECONDS = 10.0
-"""What a request needs at most from the beginning of its generation to its answer, without an attempt."""
+MAX_RESULTS_BYTES = 3 * 1024 * 1024  # of all results: Lambda passes on 6 MB, in which every quote is escaped
+ACCEPTED_AT_ONCE = 8  # each thread opens a connection to DynamoDB, which takes more processor time than the calls
+ACCEPT_SECONDS = 10.0  # a request needs no more from the beginning of its generation to its answer without an attempt
 NAMING = ("task_id", "provider", "name", "status")
 
 

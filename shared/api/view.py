@@ -17,8 +17,7 @@ from shared.task import Task
 from shared.work.parts import Parts
 from shared.work.settle import Settlement
 
-PASSING = ("age_seconds", "next_attempt_at", "data_url", "data_url_expires_at")
-"""What changes in a status view though nothing happened."""
+PASSING = ("age_seconds", "next_attempt_at", "data_url", "data_url_expires_at")  # what changes though nothing happened
 
 
 def status(parts: Parts, task: Task) -> Answer:

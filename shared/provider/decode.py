@@ -10,8 +10,7 @@ from shared.codec import Json, loads
 from shared.provider.language.operation import Decoding
 from shared.provider.wire.message import Reply
 
-MAX_CELLS = 1_000_000
-"""Of a table, or lines of JSON: a small body could make a huge table, and many small values take long."""
+MAX_CELLS = 1_000_000  # of a table, or lines of JSON: a small body could make a huge table, and many values take long
 _NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 """Text encodings of Python that are not charsets; decoding some takes the square of the length."""
 

@@ -73,14 +73,9 @@ class Exchange:
             return None
         if operation.decode == "url":
             return enveloped(Reply(200, {}, b"", url), operation, context)
-        call = Call(
-            method=operation.method,
-            url=url,
-            query={name: value for name, value in fill(operation.query, context).items() if value is not None},
-            headers=_headers(operation, context),
-            body=fill(operation.body, context),
-            content_type=operation.content_type,
-        )
+        query = {name: value for name, value in fill(operation.query, context).items() if value is not None}
+        headers, body = _headers(operation, context), fill(operation.body, context)
+        call = Call(operation.method, url, query, headers, body, operation.content_type)
         return self._decoded(call, operation, context, acceptors)
 
     def pages(
@@ -102,7 +97,7 @@ class Exchange:
             if url in seen or len(seen) >= MAX_PAGES:
                 raise TransportError("the pages do not end", reason=Reason.PAGES_WITHOUT_END)
             seen.add(url)
-            call = Call(method="GET", url=url, query={}, headers=headers)
+            call = Call("GET", url, {}, headers)
             page = self._decoded(call, operation, page.envelope)
             keep(page)
             size += page.size
@@ -165,14 +160,8 @@ def enveloped(reply: Reply, operation: Operation, context: dict[str, Json], atta
     if attachment.may_be_in(reply.body):
         body = attachment.value(body)
     url = attachment.text(reply.url)
-    envelope = {
-        "statusCode": reply.status,
-        "headers": attachment.value(reply.headers),
-        "body": body,
-        "url": url or None,
-        "input": context["input"],
-        "outputs": context["outputs"],
-    }
+    envelope = {"statusCode": reply.status, "headers": attachment.value(reply.headers), "body": body}
+    envelope |= {"url": url or None, "input": context["input"], "outputs": context["outputs"]}
     if reply.status < 400:
         found = {name: expression.of(envelope) for name, expression in operation.outputs.items()}
         outputs = context["outputs"] | {name: value for name, value in found.items() if value is not None}

@@ -18,8 +18,7 @@ from shared.store.spill import Spill
 from shared.store.table import Superseded, Table
 from shared.task import Task
 
-Ended: TypeAlias = Item | Superseded | None
-"""What became of an end: the item as it stands then, or None where it was not to be read back."""
+Ended: TypeAlias = Item | Superseded | None  # what became of an end; None where the item was not to be read back
 
 
 @dataclass

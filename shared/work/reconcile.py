@@ -18,8 +18,7 @@ from shared.work.worker import add_of, record_of
 T = TypeVar("T")
 
 STOP_SECONDS = 10.0  # a run stops when the function has less left than this; the next one begins with other items
-LOOKS_A_RUN = 1000
-"""So many of a provider's dead letters are checked in a run, and of its tasks that are not among the open items."""
+LOOKS_A_RUN = 1000  # so many of a provider's dead letters are checked in a run, and of its tasks without an open item
 
 
 @dataclass(slots=True)

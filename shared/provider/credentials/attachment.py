@@ -13,8 +13,7 @@ from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
 from shared.provider.wire.message import Call
 from shared.reasons import Reason
 
-SHORTEST_MASKED = 8
-"""Characters of the shortest secret that is masked: what is shorter may well stand in data by chance."""
+SHORTEST_MASKED = 8  # characters of the shortest secret that is masked: a shorter one may stand in data by chance
 
 
 class Attachment(Mask):

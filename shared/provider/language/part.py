@@ -16,8 +16,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST)]
 Factor: TypeAlias = Annotated[float, Meta(ge=1, le=_MOST)]
 Positive: TypeAlias = Annotated[float, Meta(gt=0, le=_MOST)]
 Count: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST, multiple_of=1)]
-AtLeastOne: TypeAlias = Annotated[float, Meta(ge=1, le=_MOST, multiple_of=1)]
-"""Whole numbers are floats here, for 3.0 is as whole as 3."""
+AtLeastOne: TypeAlias = Annotated[float, Meta(ge=1, le=_MOST, multiple_of=1)]  # a float, for 3.0 is as whole as 3
 
 
 class Part(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

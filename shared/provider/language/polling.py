@@ -15,8 +15,7 @@ from shared.provider.language.expression import Expression
 from shared.provider.language.part import Count, Factor, Part, Positive, Seconds, says
 
 Jitter: TypeAlias = Literal["full", "none"]
-_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
-"""Python's own reading takes `1_0` and the digits of other scripts as well."""
+_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")  # Python takes `1_0` and digits of other scripts as well
 
 Unit: TypeAlias = Literal["s", "ms", "epoch", "http-date"]
 

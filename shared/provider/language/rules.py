@@ -28,6 +28,14 @@ FirstAnswer: TypeAlias = Annotated[float, Meta(ge=0, le=20)]
 Steps: TypeAlias = Operation | Annotated[tuple[Operation, ...], Meta(min_length=1)]
 
 
+CONVERSATIONS = ".vectors.json"  # how the name of a file of conversations ends; it may lie beside provider files
+
+
+def provider_files(directory: Path) -> list[Path]:
+    """The files NAME.json of a directory, but for NAME.vectors.json and NAME.schema.json, which editors read."""
+    return [one for one in sorted(directory.glob("*.json")) if not one.name.endswith((CONVERSATIONS, ".schema.json"))]
+
+
 class Rules(Part, frozen=True, kw_only=True):
     """How to ask one slow API: docs/providers.md explains it, `python -m local.provider check FILE` checks it."""
 

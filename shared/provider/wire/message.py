@@ -7,7 +7,7 @@ from shared.codec import Json
 MAX_RESPONSE_BYTES = 10_000_000  # counted after decompression
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Call:
     """One request, ready to send. A `body` of None is left out; a text goes as it is, else as `content_type` says."""
 

@@ -35,13 +35,8 @@ for i = 6, #ARGV do
   local wait_ms, why = false, ''
   if due then wait_ms, why = held_up(name, due - now) end
   replies[i - 5] = {
-    (parse(redis.call('HGET', state, name))),
-    due and due - now or false,
-    lease and lease - now or false,
-    buried and now - buried or false,
-    with_records and redis.call('HGET', tasks, name),
-    wait_ms,
-    why,
+    (parse(redis.call('HGET', state, name))), due and due - now or false, lease and lease - now or false,
+    buried and now - buried or false, with_records and redis.call('HGET', tasks, name), wait_ms, why,
   }
 end
 return replies
