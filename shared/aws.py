@@ -28,9 +28,8 @@ def client(service: Literal["dynamodb", "s3", "stepfunctions", "lambda"], connec
 
 def prompt(**options: Any) -> Config:
     """What keeps a call to AWS short: two tries of 0.9 seconds, at most a second between them."""
-    return Config(
-        connect_timeout=0.9, read_timeout=0.9, retries={"total_max_attempts": 2, "mode": "standard"}, **options
-    )
+    retries: Any = {"total_max_attempts": 2, "mode": "standard"}
+    return Config(connect_timeout=0.9, read_timeout=0.9, retries=retries, **options)
 
 
 def _forget_pause(response: Any, **_: Any) -> None:

@@ -23,8 +23,7 @@ from shared.work.settle import Settlement, report, settle
 from shared.work.worker import Worker, add_of, record_of
 
 ROUNDS = 5  # how often a request that loses the race to begin looks again
-RESERVE_SECONDS = 5.0
-"""Kept back from the function's time for storing, settling and answering; CALL_SECONDS more where data may spill."""
+RESERVE_SECONDS = 5.0  # of the function's time, to store, settle and answer; CALL_SECONDS more where data may spill
 
 
 @dataclass(slots=True, eq=False)

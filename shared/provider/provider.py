@@ -84,8 +84,5 @@ class Provider:
 
     def _context(self, task: Task, record: Record) -> dict[str, Json]:
         """What the placeholders and expressions of this task may use."""
-        return {
-            "input": record.input,
-            "outputs": record.outputs or {},
-            "task": {"id": self._key(task, record), "name": task.name, "provider": task.provider},
-        }
+        about = {"id": self._key(task, record), "name": task.name, "provider": task.provider}
+        return {"input": record.input, "outputs": record.outputs or {}, "task": about}

@@ -19,8 +19,7 @@ SHARDS = 16
 GZIP_ABOVE_BYTES = 4096
 MAX_VALUE_BYTES = {"input": 48_000, "outputs": 16_000, "partial": 64_000, "data": 256_000, "error": 8_000}
 """Bytes that each value may take in the item; together with names and keys below DynamoDB's 400 KB."""
-LINK_ABOVE_BYTES = 5_000_000
-"""Data that takes more of an answer is given as a link; the rest of Lambda's 6 MB is for partial data and the like."""
+LINK_ABOVE_BYTES = 5_000_000  # larger data is given as a link: partial data and the like need room in Lambda's 6 MB
 MAX_NOTIFY = 10  # workflows that may wait for one task; while they do there is no `error`, whose room they take
 
 

@@ -42,9 +42,7 @@ class Rules(Part, frozen=True, kw_only=True):
     schema: Annotated[str, says("for editors: a URL, or a path from this file")] = field(name="$schema", default="")
     description: Annotated[str, says("for people")] = ""
     servers: Annotated[
-        tuple[Url, ...],
-        Meta(min_length=1),
-        says("base URLs: the first is that of relative URLs; credentials and private addresses go with these alone"),
+        tuple[Url, ...], Meta(min_length=1), says("base URLs, the first for relative URLs; secrets go to these alone")
     ]
     security: Annotated[tuple[Scheme, ...], says("credentials; all of them are applied")] = ()
     submit: Annotated[Steps, says("begins the job; of several the next may use the `response`; an error repeats all")]
@@ -65,12 +63,9 @@ class Rules(Part, frozen=True, kw_only=True):
     freshness: Annotated[Seconds, says("seconds during which completed data answers a new request")] = 3600
     freshness_failed: Annotated[Seconds, says("seconds during which a failure answers a new request")] = 60
     first_answer: Annotated[
-        FirstAnswer | UnsetType,
-        says("seconds that a new request waits for the submit; 0: not at all; absent: `FIRST_ANSWER_SECONDS`"),
+        FirstAnswer | UnsetType, says("seconds that a new request waits; 0: not at all; absent: `FIRST_ANSWER_SECONDS`")
     ] = UNSET
-    allowance: Annotated[Allowance, says("what all workers together may ask of the provider")] = field(
-        name="limits", default=Allowance()
-    )
+    allowance: Annotated[Allowance, says("for all workers together")] = field(name="limits", default=Allowance())
     callback: Annotated[Callback, says("how the provider signs what it sends to `${callback.url}`")] = Callback()
 
     def __post_init__(self) -> None:

@@ -33,9 +33,7 @@ class Watchdog:
     def __init__(self, seconds: float, allowed: Collection[tuple[str, int]]) -> None:
         self.seconds = seconds
         self.allowed = allowed
-        self.fired = False
-        self.refused = False
-        self.oversized = False
+        self.fired = self.refused = self.oversized = False
         self._bytes_left = MAX_WIRE_BYTES
         self._sockets: list[socket] = []
         self._lock = threading.Lock()

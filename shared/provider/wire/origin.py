@@ -15,8 +15,7 @@ _PORTS = {"http": 80, "https": 443}
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """Leads to the IPv4 address in its last 32 bits (RFC 6052)."""
 _TUNNELLED = ipaddress.IPv6Network("2002::/16")  # 6to4: leads to the IPv4 address within (RFC 3056)
-_UNICAST = ipaddress.IPv6Network("2000::/3")
-"""All that IANA gives out; what lies outside is special, or leads to an IPv4 address in a way that nobody uses now."""
+_UNICAST = ipaddress.IPv6Network("2000::/3")  # all that IANA gives out; what lies outside is special, or out of use
 
 
 def origin_of(url: str) -> Origin:
