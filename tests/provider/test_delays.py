@@ -1,5 +1,6 @@
 """Patience: how long to wait after each answer, and when it was enough."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -26,28 +27,24 @@ def at(seconds: float) -> int:
     return START_MS + round(seconds * 1000)
 
 
-def pendings(made: Delays, count: int) -> list[float]:
-    known, delays = record(submitted_at=START_MS), []
+def waits(step: Callable[[Record], Finding], known: Record, count: int) -> list[float]:
+    """How long is waited after each of so many answers."""
+    delays = []
     for _ in range(count):
-        finding = made.pending(known, START_MS)
+        finding = step(known)
         known = finding.record
-        assert isinstance(finding.outcome, Pending)
-        delays.append(finding.outcome.delay_seconds)
+        delays.append(outcome_delay(finding.outcome))
     return delays
 
 
 def test_the_first_wait_is_the_initial_one_and_the_others_grow_up_to_the_longest() -> None:
-    assert pendings(made_by(), 6) == [1, 4, 8, 16, 20, 20]
+    made, known = made_by(), record(submitted_at=START_MS)
+    assert waits(lambda known: made.pending(known, START_MS), known, 6) == [1, 4, 8, 16, 20, 20]
 
 
 def test_the_wait_after_errors_grows_from_the_shortest_wait_up_to_the_longest() -> None:
-    made, known, delays = made_by(maxErrors=10), submitted(), []
-    for _ in range(5):
-        finding = made.retry(known, START_MS, Reason.HTTP)
-        known = finding.record
-        assert isinstance(finding.outcome, Retry)
-        delays.append(finding.outcome.delay_seconds)
-    assert delays == [2, 4, 8, 16, 20]
+    made = made_by(maxErrors=10)
+    assert waits(lambda known: made.retry(known, START_MS, Reason.HTTP), submitted(), 5) == [2, 4, 8, 16, 20]
 
 
 def test_a_good_answer_forgets_the_errors_before() -> None:
@@ -65,15 +62,13 @@ def test_one_error_too_many_in_a_row_is_the_end_with_the_last_word() -> None:
         assert isinstance(finding.outcome, Retry)
         known = finding.record
     assert made.retry(known, START_MS, Reason.HTTP).outcome == Failed(Reason.TOO_MANY_ERRORS, "http")
-    assert made.retry(known, START_MS, Reason.HTTP, said="over quota").outcome == Failed(
-        Reason.TOO_MANY_ERRORS, "over quota"
-    )
+    told = made.retry(known, START_MS, Reason.HTTP, said="over quota")
+    assert told.outcome == Failed(Reason.TOO_MANY_ERRORS, "over quota")
 
 
 def test_with_no_errors_allowed_the_first_error_is_the_end() -> None:
-    assert made_by(maxErrors=0).retry(submitted(), START_MS, Reason.HTTP).outcome == Failed(
-        Reason.TOO_MANY_ERRORS, "http"
-    )
+    found = made_by(maxErrors=0).retry(submitted(), START_MS, Reason.HTTP)
+    assert found.outcome == Failed(Reason.TOO_MANY_ERRORS, "http")
 
 
 def test_a_hint_replaces_the_backoff_and_is_not_shortened_by_the_longest_wait() -> None:
@@ -143,10 +138,8 @@ def test_any_pace_waits_a_finite_time_or_ends(
 ) -> None:
     made = Delays(rules("http://a.example", polling=polling), Random(1))
     known: Record = submitted(polls=polls, errors=errors)
-    for finding in (
-        made.pending(known, START_MS + later, hint),
-        made.retry(known, START_MS + later, Reason.HTTP, hint),
-    ):
+    now = START_MS + later
+    for finding in (made.pending(known, now, hint), made.retry(known, now, Reason.HTTP, hint)):
         if isinstance(finding.outcome, Pending | Retry):
             assert 0 <= finding.outcome.delay_seconds < float("inf")
         else:
@@ -201,12 +194,8 @@ def test_what_concerns_one_job_or_ourselves_says_nothing_of_the_provider(finding
 
 def test_a_pause_is_the_longest_one_asked_for_and_jitter_never_shortens_it() -> None:
     made = made_by()
-    findings = [
-        found(Retry(30, Reason.HTTP, pause_seconds=30)),
-        found(Failed(Reason.TIMEOUT, pause_seconds=60)),
-        GOOD[0],
-    ]
-    pauses = [made.health(named(*findings)).pause_seconds for _ in range(200)]
+    asked_for = found(Retry(30, Reason.HTTP, pause_seconds=30)), found(Failed(Reason.TIMEOUT, pause_seconds=60))
+    pauses = [made.health(named(*asked_for, GOOD[0])).pause_seconds for _ in range(200)]
     assert 60 <= min(pauses) < 61
     assert 74 < max(pauses) <= 60 * PAUSE_JITTER
 

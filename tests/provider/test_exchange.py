@@ -265,11 +265,6 @@ def test_pages_together_are_no_larger_than_one_answer_may_be() -> None:
     assert len(site.calls) == 3
 
 
-def test_a_page_that_cannot_be_decoded_is_none() -> None:
-    with Site(paged({"/x": {"next": "/y"}, "/y": "<html>"})) as site, fails("undecodable"):
-        walked(site)
-
-
 def test_an_error_page_is_an_answer_like_any_other() -> None:
     with Site(lambda seen: Says(200, {"next": "/y"}) if seen.path == "/x" else Says(503, "<html>")) as site:
         assert [answered.status for answered in walked(site)] == [200, 503]

@@ -47,11 +47,6 @@ def test_a_poll_operation_makes_the_first_attempt_a_submit_that_must_not_be_repe
     assert not single.submits(record())
 
 
-def test_an_error_of_our_own_is_a_retry_like_any_other() -> None:
-    found = provider(rules("http://a.example")).delays.retry(record(), START_MS, Reason.CRASHED)
-    assert (outcome(found)["is"], found.record.errors, found.record.reason) == ("retry", 1, "crashed")
-
-
 WHOLE = Record(
     generation=3, created_at=START_MS, group="a tenant",
     input={"n": 30.40, "big": 2**70, "text": "ä\ud800", "list": [None, True, {}]},

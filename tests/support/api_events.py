@@ -15,7 +15,6 @@ Event = dict[str, Any]
 
 
 def sample(name: str) -> Event:
-    """One event from events/."""
     event: Event = json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8"))
     return event
 
@@ -99,5 +98,4 @@ class Context:
         self._deadline = time.monotonic() + seconds
 
     def get_remaining_time_in_millis(self) -> int:
-        """As Lambda counts it down."""
         return max(0, int((self._deadline - time.monotonic()) * 1000))

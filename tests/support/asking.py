@@ -88,7 +88,6 @@ def fails(reason: str) -> Iterator[pytest.ExceptionInfo[TransportError]]:
 
 
 def ask(asked: Provider, known: Record | None = None, *, now: int = START_MS, seconds: float = 20) -> Finding:
-    """One attempt."""
     return asked.attempt(TASK, known or record(), now=now, seconds=seconds)
 
 

@@ -74,7 +74,6 @@ class Backend(QueueBackend):
     dynamodb: DynamoDBOutage
 
     def parts(self, providers: Mapping[str, Provider], **settings: object) -> Parts:
-        """The parts of a deployment with these providers and settings."""
         return parts_of(self.store, self.queue, providers, self.clock, **settings)
 
     def begin(self, task: Task, input_: Json = None) -> Item:
@@ -84,7 +83,6 @@ class Backend(QueueBackend):
         return item
 
     def item_of(self, task: Task) -> Item:
-        """The item as it stands."""
         item = self.store.get(task, self.clock())
         assert item
         return item

@@ -45,7 +45,6 @@ class Deployment(Backend):
     shape: Callable[..., Event] = rest
 
     def enqueue(self, event: Event, seconds: float = 25) -> Answered:
-        """One HTTP request."""
         return Answered(enqueue.handler(event, Context(seconds)))  # type: ignore[arg-type]
 
     def call(self, method: str, target: str, *body_and_headers: Any, seconds: float = 25, **how: Any) -> Answered:

@@ -30,7 +30,6 @@ class Desk(Bench):
         self.queue = queue
 
     def add(self, name: str = "a", generation: int = 1, **options: Any) -> str:
-        """Add one task."""
         return self.put([name], generation, **options)[0]
 
     def put(
@@ -61,7 +60,6 @@ class Desk(Bench):
         return names(self.claim(limits, **options))
 
     def hold(self, limits: Limits = UNLIMITED, **options: Any) -> list[Hold]:
-        """The holds that a claim gives."""
         return [one.hold for one in self.claim(limits, **options).tasks]
 
     def settle(

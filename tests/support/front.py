@@ -34,7 +34,6 @@ class Front(Backend):
         self.worker = Worker(self.parts(self.providers))
 
     def enqueuer(self, **settings: Any) -> Enqueuer:
-        """One with these settings."""
         return Enqueuer(self.parts(self.providers, **settings), self.worker, self._tell)
 
     def _tell(self, target: str, item: Item) -> None:
@@ -57,18 +56,15 @@ class Front(Backend):
         group: str = "",
         **settings: Any,
     ) -> Answer:
-        """One request."""
         prefers = Preferences(max_age_seconds=max_age, stale_seconds=stale, wait_seconds=wait)
         request = TaskRequest(task=Task(provider, name), input=input_, group=group, notify=notify, prefers=prefers)
         return self.enqueuer(notify=allowed, **settings).answer(request, lambda: remaining)
 
     def batch(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> Answer:
-        """One batch."""
         with patch.object(batch, "ThreadPoolExecutor", self.pool):
             return batch.answer(self.enqueuer(), requests, remaining)
 
     def results(self, *requests: TaskRequest | Problem, remaining: Callable[[], float] = lambda: 25) -> list[Any]:
-        """The results of one batch."""
         results: list[Any] = self.batch(*requests, remaining=remaining).body["results"]
         return results
 
@@ -77,7 +73,6 @@ class Front(Backend):
         return ThreadPoolExecutor(threads)
 
     def item(self, name: str = "a", provider: str = "example") -> Item:
-        """The item as it stands."""
         return self.item_of(Task(provider, name))
 
     def finish(self, data: Any, name: str = "a", provider: str = "example") -> None:

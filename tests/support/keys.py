@@ -132,7 +132,6 @@ class Bench:
         return found
 
     def score(self, name: str, provider: str = PROVIDER) -> float | None:
-        """A task's score in the sorted set."""
         score: float | None = self.parts(provider)["queue"].get(name)
         return score
 

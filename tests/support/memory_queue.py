@@ -25,7 +25,6 @@ class MemoryQueue:
         self._providers: dict[str, Parts] = {}
 
     def copy(self) -> "MemoryQueue":
-        """An independent twin."""
         twin = MemoryQueue()
         twin.now_ms, twin.unavailable = self.now_ms, self.unavailable
         twin._providers = {provider: parts.copy() for provider, parts in self._providers.items()}

@@ -21,7 +21,6 @@ class MemoryStore:
         self._retention_seconds = retention_seconds
 
     def copy(self) -> Self:
-        """An independent twin."""
         twin = type(self)(self._retention_seconds)
         twin.items = dict(self.items)
         return twin

@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from botocore.exceptions import EndpointConnectionError
 from redis import Redis
@@ -12,23 +12,33 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-class DynamoDBOutage:
-    """Operations of this client that stand in `away` fail as on a closed port; `calls` lists all since it was set."""
+Away = TypeVar("Away", bound=bool | set[str])
 
-    def __init__(self, client: "DynamoDBClient") -> None:
-        self._away: set[str] = set()
+
+class Outage(Generic[Away]):
+    """What is `away` now; `calls` lists all since it was set."""
+
+    def __init__(self, away: Away) -> None:
+        self._away = away
         self.calls: list[str] = []
-        client.meta.events.register("before-call.dynamodb", self._call)
 
     @property
-    def away(self) -> set[str]:
+    def away(self) -> Away:
         return self._away
 
     @away.setter
-    def away(self, operations: set[str]) -> None:
-        self._away = operations
-        if operations:
+    def away(self, away: Away) -> None:
+        self._away = away
+        if away:
             self.calls.clear()
+
+
+class DynamoDBOutage(Outage[set[str]]):
+    """Operations of this client that stand in `away` fail as on a closed port."""
+
+    def __init__(self, client: "DynamoDBClient") -> None:
+        super().__init__(set())
+        client.meta.events.register("before-call.dynamodb", self._call)
 
     def _call(self, model: Any, **_: object) -> None:
         self.calls.append(model.name)
@@ -36,24 +46,13 @@ class DynamoDBOutage:
             raise EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
 
 
-class RedisOutage:
-    """While `away`, every command of this client fails as on a closed port; `calls` lists all since it was set."""
+class RedisOutage(Outage[bool]):
+    """While `away`, every command of this client fails as on a closed port."""
 
     def __init__(self, client: "Redis") -> None:
-        self._away = False
-        self.calls: list[str] = []
+        super().__init__(False)
         self._execute: Any = client.execute_command
         client.execute_command = self._run  # type: ignore[method-assign]
-
-    @property
-    def away(self) -> bool:
-        return self._away
-
-    @away.setter
-    def away(self, away: bool) -> None:
-        self._away = away
-        if away:
-            self.calls.clear()
 
     def _run(self, *arguments: Any, **options: Any) -> Any:
         self.calls.append(arguments[0])
@@ -75,7 +74,6 @@ class Door:
 
     @property
     def port(self) -> int:
-        """Where to knock."""
         port: int = self._listener.getsockname()[1]
         return port
 
@@ -92,7 +90,6 @@ class Door:
                 connection.close()
 
     def close(self) -> None:
-        """Let go of everything."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(30)
         for one in (self._listener, *self._open):

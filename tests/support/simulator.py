@@ -68,7 +68,6 @@ class Said:
 
 
 def says(status: int, body: Json, **headers: str) -> Said:
-    """That status with that JSON."""
     return Said(status, json.dumps(body).encode(), tuple((n.replace("_", "-"), v) for n, v in headers.items()))
 
 
@@ -78,12 +77,10 @@ def pending(data: Json = None, **more: Json) -> Said:
 
 
 def completed(data: Json) -> Said:
-    """Done, with the whole data."""
     return says(200, {"data": data, "status": "completed"})
 
 
 def refused(error: Json = "no such customer") -> Said:
-    """Never."""
     return says(200, {"status": "refused", "error": error})
 
 
@@ -99,7 +96,6 @@ DRIPPING = Said(drips=True)
 
 
 def provider_at(url: str, file: Json = EXAMPLE) -> Provider:
-    """A provider as the file says, its server at that URL."""
     return provider(Rules.from_json(file, url), transport=Transport(8))
 
 

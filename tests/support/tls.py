@@ -43,13 +43,6 @@ def certified(directory: Path) -> tuple[ssl.SSLContext, str]:
 
 def _usage() -> x509.KeyUsage:
     return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+        digital_signature=True, key_cert_sign=True, content_commitment=False, key_encipherment=False,
+        data_encipherment=False, key_agreement=False, crl_sign=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip

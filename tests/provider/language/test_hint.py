@@ -80,14 +80,9 @@ def test_a_hint_is_read_in_its_unit(unit: Any, value: Any, seconds: float | None
 
 @settings(deadline=None)
 @given(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=40)
-    | st.lists(st.integers(), max_size=2),
-    st.sampled_from(["s", "ms", "epoch", "http-date"]),
-)
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40)
+    | st.lists(st.integers(), max_size=2), st.sampled_from(["s", "ms", "epoch", "http-date"]),
+)  # fmt: skip
 def test_any_hint_is_a_finite_time_to_come_or_none(value: Any, unit: Any) -> None:
     found = hinted({"retry-after": value}, Hint(argument=Expression("body.at"), unit=unit), body={"at": value})
     assert found is None or 0 <= found < float("inf")
@@ -111,14 +106,10 @@ def test_a_hint_is_due_as_it_says_never_below_the_floor_and_else_the_backoff_cou
         assert (found["is"], found["delay_seconds"]) == ("pending", delay)
 
 
-@pytest.mark.parametrize("said", [Says(429, b"", {"Retry-After": "90"}), Says(503, b"", {"Retry-After": "90"})])
-def test_a_hint_counts_for_an_error_too(said: Says) -> None:
-    with Site(said) as site:
+@pytest.mark.parametrize(
+    ("status", "body", "reason"), [(429, b"", "http"), (503, b"", "http"), (200, "<html>", "undecodable")]
+)
+def test_a_hint_counts_for_an_error_and_on_a_page_of_html_too(status: int, body: Any, reason: str) -> None:
+    with Site(Says(status, body, {"Retry-After": "90"})) as site:
         found = outcome(ask(provider(rules(site.url, polling=PACE)), submitted()))
-        assert (found["is"], found["delay_seconds"]) == ("retry", 90)
-
-
-def test_a_hint_on_a_page_of_html_counts_too() -> None:
-    with Site(Says(200, "<html>", {"Retry-After": "90"})) as site:
-        found = outcome(ask(provider(rules(site.url, polling=PACE)), submitted()))
-        assert (found["is"], found["reason"], found["delay_seconds"]) == ("retry", "undecodable", 90)
+        assert (found["is"], found["reason"], found["delay_seconds"]) == ("retry", reason, 90)

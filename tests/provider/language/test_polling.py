@@ -6,18 +6,6 @@ import pytest
 
 from shared.provider.language.polling import Polling
 
-STEADY = Polling(initial_delay=5, min_delay=2, max_delay=100, multiplier=3, jitter="none")
-
-
-def test_without_jitter_the_delay_grows_by_the_multiplier_up_to_its_cap() -> None:
-    delays = [STEADY.after_error(number, Random(0)) for number in range(1, 7)]
-    assert delays == [2, 6, 18, 54, 100, 100]
-
-
-def test_the_first_pending_answer_is_followed_by_the_initial_delay_and_then_by_growth() -> None:
-    delays = [STEADY.after_pending(number, Random(0)) for number in range(1, 5)]
-    assert delays == [5, 6, 18, 54]
-
 
 @pytest.mark.parametrize("multiplier", [3, 3.0])
 def test_thousands_of_errors_in_a_row_overflow_nothing(multiplier: float) -> None:
