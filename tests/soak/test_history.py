@@ -128,9 +128,11 @@ class Tale:
         return self.polls(PARALLEL + 1, RATE_SECONDS, lasting=5.0, worker=worker)
 
     def jobs(self, count: int) -> Self:
-        """So many open jobs of the provider with limits."""
+        """So many open jobs of the provider with limits, each of a task that has ended before, and is written to."""
         for i in range(count):
-            self.begin(f"limited/{i}").submit(f"limited/{i}", job=f"j{i}")
+            task = f"limited/{i}"
+            self.begin(task).end(task, "cancelled").begin(task, 2)
+            self.submit(task, 2, job=f"j{i}").write(task, outputs=STORED)
         return self
 
     def faults(self, *, rest: bool = True) -> list[tuple[str, str]]:
