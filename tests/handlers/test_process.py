@@ -69,13 +69,6 @@ def test_a_failure_puts_a_task_at_the_end_of_the_queue(deployed: Deployment, err
     assert [asked.name for asked in deployed.simulator.asked] == ["older", "younger", "older"]
 
 
-def test_the_coin_is_tossed_until_it_falls_right(deployed: Deployment) -> None:
-    tails = says(300, {"status": "multiple choices"})
-    deployed.simulator.say(tails, tails, tails, DONE)
-    ask(deployed, "a", provider="coin")
-    assert deployed.process() == {"coin": {"claimed": 3, "retried": 2, "completed": 1}}
-
-
 def test_at_most_parallel_tasks_are_asked_about_at_once_and_so_many_are(deployed: Deployment) -> None:
     deployed.patch.setenv("PARALLEL_TASKS", "3")
     ask(deployed, *(f"task {i}" for i in range(6)), provider="accepting")
