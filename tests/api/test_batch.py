@@ -21,11 +21,9 @@ from tests.support.front import Front
 from tests.support.simulator import DONE, EXAMPLE, JOB, WHOLE, Simulator, completed, pending, refused
 
 FILES: dict[str, Any] = {
-    "example": EXAMPLE,
-    "job": JOB,
-    "accepting": EXAMPLE | {"firstAnswer": 0},
+    "example": EXAMPLE, "job": JOB, "accepting": EXAMPLE | {"firstAnswer": 0},
     "narrow": EXAMPLE | {"limits": {"parallel": 3}},
-}
+}  # fmt: skip
 WAIT_SECONDS = 30
 """How long a thread of a test waits for what must come; only a failing test waits so long."""
 
@@ -242,12 +240,8 @@ def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(front: F
     front.patch.setattr("shared.api.batch.MAX_RESULTS_BYTES", 1000)
     results = front.results(request("a"), request("large"), request("b"))
     assert statuses(results) == [200, 303, 200]
-    assert results[1]["body"] == {
-        "task_id": "example/large",
-        "provider": "example",
-        "name": "large",
-        "status": "completed",
-    }
+    named = {"task_id": "example/large", "provider": "example", "name": "large"}
+    assert results[1]["body"] == named | {"status": "completed"}
     assert MAX_RESULTS_BYTES * 2 <= 6 * 1024 * 1024
 
 

@@ -68,13 +68,8 @@ class Hook(Backend):
         headers = {"content-type": "application/json"}
         if signed_with is not None:
             headers["x-signature"] = "sha256=" + hmac.new(signed_with.encode(), raw, hashlib.sha256).hexdigest()
-        callback = {
-            "provider": "example",
-            "token": self.token(resubmits=about),
-            "headers": headers,
-            "body": raw,
-        } | changes
-        return self.receiver().receive(Callback(**callback))
+        said = {"provider": "example", "token": self.token(resubmits=about), "headers": headers, "body": raw}
+        return self.receiver().receive(Callback(**said | changes))
 
     def token(self, task: Task = TASK, later: int = 0, resubmits: int = 0) -> str:
         """The end of the URL about that job of the task, of so many generations later."""

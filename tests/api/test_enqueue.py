@@ -126,12 +126,10 @@ def test_an_unknown_provider_is_the_requests_fault_and_leaves_nothing(front: Fro
 @pytest.mark.parametrize(
     ("provider", "settings", "remaining"),
     [
-        ("accepting", {}, 25),
-        ("example", {"first_answer_seconds": 0}, 25),
-        ("example", {}, RESERVE_SECONDS),
+        ("accepting", {}, 25), ("example", {"first_answer_seconds": 0}, 25), ("example", {}, RESERVE_SECONDS),
         ("example", {}, 1),
     ],
-)
+)  # fmt: skip
 def test_without_time_for_a_first_answer_it_is_accepted_unasked_and_due_now(
     front: Front, provider: str, settings: dict[str, Any], remaining: float
 ) -> None:
@@ -146,13 +144,11 @@ def test_without_time_for_a_first_answer_it_is_accepted_unasked_and_due_now(
 @pytest.mark.parametrize(
     ("provider", "settings", "remaining", "seconds"),
     [
-        ("example", {}, 25, 5),
-        ("example", {"first_answer_seconds": 3}, 25, 3),
-        ("impatient", {"first_answer_seconds": 3}, 25, 0.2),
-        ("example", {"attempt_seconds": 2}, 25, 2),
+        ("example", {}, 25, 5), ("example", {"first_answer_seconds": 3}, 25, 3),
+        ("impatient", {"first_answer_seconds": 3}, 25, 0.2), ("example", {"attempt_seconds": 2}, 25, 2),
         ("example", {}, RESERVE_SECONDS + 1, 1),
     ],
-)
+)  # fmt: skip
 def test_the_provider_has_the_first_answers_time_and_never_more_than_the_function(
     front: Front, provider: str, settings: dict[str, Any], remaining: float, seconds: float
 ) -> None:

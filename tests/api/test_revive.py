@@ -31,13 +31,8 @@ class Surgery(Backend):
     def failed_for(self, reason: str = "upstream", *, refused: bool = False) -> Item:
         """A task that has failed for a reason, as a dead letter, its job known."""
         item = self.begin(TASK, {"customer": 42})
-        known: dict[str, Any] = {
-            "outputs": {"id": "j-1"},
-            "submitted_at": self.clock(),
-            "resubmits": 1,
-            "partial": {"old": 1},
-        }
-        self.store.save(TASK, dataclasses.replace(record_of(item), **known), self.clock())
+        known: dict[str, Any] = {"outputs": {"id": "j-1"}, "submitted_at": self.clock(), "partial": {"old": 1}}
+        self.store.save(TASK, dataclasses.replace(record_of(item), resubmits=1, **known), self.clock())
         self.store.fail(TASK, item.generation, {"reason": reason, "error": None, "refused": refused}, self.clock())
         if not refused:
             self.seed("a", provider="job", generation=item.generation, dead=True)

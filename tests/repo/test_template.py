@@ -94,8 +94,11 @@ def statements(of: Any) -> Iterator[dict[str, Any]]:
                 yield from statements(value)
 
 
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def granted(name: str) -> Iterator[tuple[str, Any]]:
+    """Each action that a function or a role is granted, and on what."""
+    for statement in statements(properties(name)["Policies"]):
+        actions = statement["Action"]
+        yield from ((one, statement["Resource"]) for one in (actions if isinstance(actions, list) else [actions]))
 
 
 # --- the API
@@ -296,12 +299,7 @@ OBJECTS = {"Fn::Sub": "${SpillBucket.Arn}/*"}
     ],
 )
 def test_each_function_may_do_what_it_does_and_no_more(function: str, rights: list[tuple[str, Any]]) -> None:
-    granted = [
-        (action, statement["Resource"])
-        for statement in statements(properties(function)["Policies"])
-        for action in listed(statement["Action"])
-    ]
-    assert granted == rights
+    assert list(granted(function)) == rights
 
 
 def test_process_may_invite_further_runs_of_itself_and_the_template_is_no_circle() -> None:
@@ -329,19 +327,16 @@ def test_concurrency_is_reserved_only_where_the_parameter_says_so() -> None:
 
 @pytest.mark.parametrize("function", [function for function in FUNCTIONS if function != "NotifyFunction"])
 def test_each_function_may_read_the_redis_url_where_it_is_referenced(function: str) -> None:
-    assert {"Fn::If": ["RedisUrlIsReferenced", {"Ref": "ReadRedisUrl"}, {"Ref": "AWS::NoValue"}]} in properties(
-        function
-    )["Policies"]
+    reads = {"Fn::If": ["RedisUrlIsReferenced", {"Ref": "ReadRedisUrl"}, {"Ref": "AWS::NoValue"}]}
+    assert reads in properties(function)["Policies"]
     assert RESOURCES["ReadRedisUrl"]["Condition"] == "RedisUrlIsReferenced"
 
 
 def test_reading_the_redis_url_means_that_one_secret_or_parameter() -> None:
-    granted = {
-        statement["Action"]: json.dumps(statement["Resource"]) for statement in statements(properties("ReadRedisUrl"))
-    }
-    assert set(granted) == {"secretsmanager:GetSecretValue", "ssm:GetParameter"}
-    assert '{"Ref": "RedisUrlSecret"}' in granted["secretsmanager:GetSecretValue"]
-    assert "parameter${RedisUrlParameter}" in granted["ssm:GetParameter"]
+    may = {one["Action"]: json.dumps(one["Resource"]) for one in statements(properties("ReadRedisUrl"))}
+    assert set(may) == {"secretsmanager:GetSecretValue", "ssm:GetParameter"}
+    assert '{"Ref": "RedisUrlSecret"}' in may["secretsmanager:GetSecretValue"]
+    assert "parameter${RedisUrlParameter}" in may["ssm:GetParameter"]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -384,10 +379,8 @@ def test_the_table_has_the_key_and_the_index_that_the_store_uses() -> None:
     assert table["KeySchema"] == [{"AttributeName": "task_id", "KeyType": "HASH"}]
     (index,) = table["GlobalSecondaryIndexes"]
     assert index["IndexName"] == "open"
-    assert [(key["AttributeName"], key["KeyType"]) for key in index["KeySchema"]] == [
-        ("open", "HASH"),
-        ("updated_at", "RANGE"),
-    ]
+    keys = [(key["AttributeName"], key["KeyType"]) for key in index["KeySchema"]]
+    assert keys == [("open", "HASH"), ("updated_at", "RANGE")]
     assert index["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["generation"]}
 
 
@@ -412,10 +405,8 @@ def test_requests_may_name_the_workflows_whose_arns_are_given_and_no_others() ->
 
 def test_providers_are_given_urls_once_it_is_known_where_they_lead() -> None:
     settings = deployed(CallbackUrl="https://api.example.com")
-    assert (settings.callback_url, settings.callback_secret) == (
-        "https://api.example.com",
-        "secretsmanager:CallbackSecret",
-    )
+    assert settings.callback_url == "https://api.example.com"
+    assert settings.callback_secret == "secretsmanager:CallbackSecret"
 
 
 def test_the_stream_tells_what_was_there_and_what_is() -> None:
@@ -447,13 +438,8 @@ def test_of_all_changes_only_ends_get_through(name: str, old: Any, new: Any, thr
 def test_an_event_tells_who_and_when_but_no_data() -> None:
     template_text = properties("Ends")["TargetParameters"]["InputTemplate"]
     fields = dict(re.findall(r'"(\w+)": <\$\.dynamodb\.NewImage\.(\w+\.[SN])>', template_text))
-    assert fields == {
-        "task_id": "task_id.S",
-        "status": "status.S",
-        "generation": "generation.N",
-        "created_at": "created_at.N",
-        "completed_at": "completed_at.N",
-    }
+    texts, numbers = ("task_id", "status"), ("generation", "created_at", "completed_at")
+    assert fields == {name: f"{name}.S" for name in texts} | {name: f"{name}.N" for name in numbers}
     assert json.loads(re.sub(r"<[^>]*>", "1", template_text)) == dict.fromkeys(fields, 1)
 
 
@@ -471,12 +457,7 @@ def test_neither_tries_for_ever_and_both_keep_what_they_could_not_tell() -> None
 
 
 def test_a_pipe_reads_the_stream_and_puts_events_and_no_more() -> None:
-    granted = {
-        (action, json.dumps(statement["Resource"]))
-        for statement in statements(properties("EndsRole")["Policies"])
-        for action in listed(statement["Action"])
-    }
-    assert granted == {
+    assert {(action, json.dumps(resource)) for action, resource in granted("EndsRole")} == {
         *((action, json.dumps(STREAM)) for action in READ_STREAM),
         ("events:PutEvents", json.dumps(properties("Ends")["Target"])),
         ("sqs:SendMessage", json.dumps({"Fn::GetAtt": "EndsDeadLetters.Arn"})),
@@ -495,10 +476,8 @@ def test_the_bucket_is_encrypted_private_and_kept_with_the_table() -> None:
     bucket = properties("SpillBucket")
     (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     assert rule == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
-    blocked = bucket["PublicAccessBlockConfiguration"]
-    assert blocked == dict.fromkeys(
-        ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True
-    )
+    kinds = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
+    assert bucket["PublicAccessBlockConfiguration"] == dict.fromkeys(kinds, True)
     assert bucket["OwnershipControls"] == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
     assert RESOURCES["SpillBucket"]["DeletionPolicy"] == RESOURCES["SpillBucket"]["UpdateReplacePolicy"] == "Retain"
 

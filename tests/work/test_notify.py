@@ -28,9 +28,13 @@ FAILURE = {"reason": "upstream", "error": {"code": 7}, "refused": False}
 
 
 class Workflows:
-    """Step Functions and Lambda, stubbed: what they are told must be what is expected, in that order."""
+    """Step Functions and Lambda, stubbed, which wait for a task and must be told what is expected, in that order."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store, self.clock = store, clock
+        pending = store.begin(TASK, None, {}, clock(), notify=STATES)
+        assert pending
+        self.pending = pending
         states, functions = boto3.client("stepfunctions"), boto3.client("lambda")
         self.states, self.functions = Stubber(states), Stubber(functions)
         self.notifier = Notifier(states, functions)
@@ -41,55 +45,49 @@ class Workflows:
         stub = self.functions if "durable" in method else self.states
         stub.add_response(method, {}, arguments)
 
+    def ended(self, status: str, data: Any = None) -> Item:
+        match status:
+            case "completed":
+                self.store.complete(TASK, self.pending.generation, data, self.clock())
+            case "failed":
+                self.store.fail(TASK, self.pending.generation, FAILURE, self.clock())
+            case _:
+                self.store.cancel(TASK, self.pending.generation, self.clock())
+        item = self.store.get(TASK, self.clock())
+        assert item
+        return item
+
+    def changes(self) -> list[Any]:
+        """The table's stream, as Lambda hands it on."""
+        shard = dynamodb_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].tables["meanwhile"].stream_shard
+        assert shard
+        records: list[Any] = json.loads(json.dumps(shard.get(shard.starting_sequence_number, 100), default=_in_base64))
+        return records
+
     def refuse(self, method: str, code: str) -> None:
         stub = self.functions if "durable" in method else self.states
         stub.add_client_error(method, code)
 
 
 @pytest.fixture
-def workflows() -> Iterator[Workflows]:
-    made = Workflows()
+def workflows(store: Store, clock: Clock) -> Iterator[Workflows]:
+    made = Workflows(store, clock)
     yield made
     made.states.assert_no_pending_responses()
     made.functions.assert_no_pending_responses()
 
 
-@pytest.fixture
-def pending(store: Store, clock: Clock) -> Item:
-    item = store.begin(TASK, None, {}, clock(), notify=STATES)
-    assert item
-    return item
-
-
-def ended(store: Store, clock: Clock, pending: Item, status: str, data: Any = None) -> Item:
-    match status:
-        case "completed":
-            store.complete(TASK, pending.generation, data, clock())
-        case "failed":
-            store.fail(TASK, pending.generation, FAILURE, clock())
-        case _:
-            store.cancel(TASK, pending.generation, clock())
-    item = store.get(TASK, clock())
-    assert item
-    return item
-
-
 def identity(item: Item) -> dict[str, Any]:
-    return {
-        "task_id": "example/a",
-        "provider": "example",
-        "name": "a",
-        "status": item.status,
-        "generation": item.generation,
-    }
+    named = {"task_id": "example/a", "provider": "example", "name": "a"}
+    return named | {"status": item.status, "generation": item.generation}
 
 
 def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def test_a_success_is_told_with_its_data(workflows: Workflows, store: Store, clock: Clock, pending: Item) -> None:
-    item = ended(store, clock, pending, "completed", {"é": 30.40})
+def test_a_success_is_told_with_its_data(workflows: Workflows) -> None:
+    item = workflows.ended("completed", {"é": 30.40})
     whole = compact(identity(item) | {"data": {"é": 30.4}})
     workflows.expect("send_task_success", taskToken="AAAA", output=whole)
     workflows.expect("send_durable_execution_callback_success", CallbackId="BBBB", Result=whole.encode())
@@ -100,10 +98,8 @@ def test_a_success_is_told_with_its_data(workflows: Workflows, store: Store, clo
 @pytest.mark.parametrize(
     ("status", "reason", "said"), [("failed", "upstream", {"code": 7}), ("cancelled",) * 2 + (None,)]
 )
-def test_any_other_end_is_told_as_a_failure(
-    workflows: Workflows, store: Store, clock: Clock, pending: Item, status: str, reason: str, said: Any
-) -> None:
-    item = ended(store, clock, pending, status)
+def test_any_other_end_is_told_as_a_failure(workflows: Workflows, status: str, reason: str, said: Any) -> None:
+    item = workflows.ended(status)
     cause = compact(identity(item) | {"error": said})
     workflows.expect("send_task_failure", taskToken="AAAA", error=reason, cause=cause)
     error = {"ErrorType": reason, "ErrorMessage": cause}
@@ -112,10 +108,8 @@ def test_any_other_end_is_told_as_a_failure(
         workflows.notifier.tell(target, item)
 
 
-def test_data_that_would_not_be_taken_is_left_out(
-    workflows: Workflows, store: Store, clock: Clock, pending: Item
-) -> None:
-    item = ended(store, clock, pending, "completed", "")
+def test_data_that_would_not_be_taken_is_left_out(workflows: Workflows) -> None:
+    item = workflows.ended("completed", "")
     room = MAX_RESULT_BYTES - len(compact(identity(item) | {"data": ""}))
     fits = replace(item, data="x" * room)
     workflows.expect("send_task_success", taskToken="AAAA", output=compact(identity(item) | {"data": fits.data}))
@@ -126,10 +120,8 @@ def test_data_that_would_not_be_taken_is_left_out(
     workflows.notifier.tell(STATES, replace(item, data=Spilled("key", "digest", 1, 1, 1)))
 
 
-def test_an_error_that_would_not_be_taken_is_left_out(
-    workflows: Workflows, store: Store, clock: Clock, pending: Item
-) -> None:
-    item = ended(store, clock, pending, "failed")
+def test_an_error_that_would_not_be_taken_is_left_out(workflows: Workflows) -> None:
+    item = workflows.ended("failed")
     item = replace(item, error=FAILURE | {"error": "x" * MAX_CAUSE})
     workflows.expect("send_task_failure", taskToken="AAAA", error="upstream", cause=compact(identity(item)))
     workflows.notifier.tell(STATES, item)
@@ -138,11 +130,11 @@ def test_an_error_that_would_not_be_taken_is_left_out(
 @pytest.mark.promise("told", "a waiter that is gone or may not be told delays nobody")
 @pytest.mark.parametrize("code", ["TaskTimedOut", "InvalidToken", "TaskDoesNotExist"])
 def test_who_waits_no_longer_is_logged_and_dropped(
-    workflows: Workflows, store: Store, clock: Clock, pending: Item, code: str, caplog: pytest.LogCaptureFixture
+    workflows: Workflows, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     workflows.refuse("send_task_failure", code)
     workflows.refuse("send_durable_execution_callback_failure", "CallbackTimeoutException")
-    item = ended(store, clock, pending, "cancelled")
+    item = workflows.ended("cancelled")
     workflows.notifier.tell(STATES, item)
     workflows.notifier.tell(FUNCTIONS, item)
     assert [record.message for record in caplog.records] == ["notify dropped"] * 2
@@ -150,74 +142,47 @@ def test_who_waits_no_longer_is_logged_and_dropped(
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalFailure"])
-def test_any_other_error_is_to_be_tried_again(
-    workflows: Workflows, store: Store, clock: Clock, pending: Item, code: str
-) -> None:
+def test_any_other_error_is_to_be_tried_again(workflows: Workflows, code: str) -> None:
     workflows.refuse("send_task_failure", code)
     with pytest.raises(NotifyUnavailable, match=code):
-        workflows.notifier.tell(STATES, ended(store, clock, pending, "cancelled"))
+        workflows.notifier.tell(STATES, workflows.ended("cancelled"))
 
 
-def test_a_workflow_that_this_deployment_may_not_tell_is_a_problem_of_the_request(
-    workflows: Workflows, store: Store, clock: Clock, pending: Item
-) -> None:
+def test_a_workflow_that_this_deployment_may_not_tell_is_a_problem_of_the_request(workflows: Workflows) -> None:
     workflows.refuse("send_task_failure", "AccessDeniedException")
     with pytest.raises(Forbidden) as caught:
-        workflows.notifier.tell(STATES, ended(store, clock, pending, "cancelled"))
+        workflows.notifier.tell(STATES, workflows.ended("cancelled"))
     assert (caught.value.status, caught.value.field) == (403, "notify")
 
 
-class Changes:
-    """The table's stream, as Lambda hands it on."""
-
-    def records(self) -> list[Any]:
-        shard = dynamodb_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].tables["meanwhile"].stream_shard
-        assert shard
-        records: list[Any] = json.loads(
-            json.dumps(shard.get(shard.starting_sequence_number, 100), default=_as_lambda_has_it)
-        )
-        return records
-
-
-def _as_lambda_has_it(value: Any) -> str:
+def _in_base64(value: Any) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-@pytest.fixture
-def changes(dynamodb: Any) -> Changes:
-    return Changes()
-
-
 @pytest.mark.promise("told", "of all changes of an item only ends are told, to all who waited")
-def test_of_all_changes_an_end_alone_is_told_to_all_who_waited(
-    workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes
-) -> None:
-    store.notify(TASK, pending.generation, FUNCTIONS)
+def test_of_all_changes_an_end_alone_is_told_to_all_who_waited(workflows: Workflows) -> None:
+    workflows.store.notify(TASK, workflows.pending.generation, FUNCTIONS)
     data = ["long enough to be packed"] * 500
-    item = ended(store, clock, pending, "completed", data)
-    assert store.begin(TASK, item, {}, clock())
+    item = workflows.ended("completed", data)
+    assert workflows.store.begin(TASK, item, {}, workflows.clock())
     whole = compact(identity(item) | {"data": data})
     workflows.expect("send_durable_execution_callback_success", CallbackId="BBBB", Result=whole.encode())
     workflows.expect("send_task_success", taskToken="AAAA", output=whole)
-    assert workflows.notifier.tell_ends(changes.records()) == []
+    assert workflows.notifier.tell_ends(workflows.changes()) == []
 
 
-def test_an_open_item_that_was_deleted_is_told_as_cancelled(
-    workflows: Workflows, dynamodb: Any, pending: Item, changes: Changes
-) -> None:
+def test_an_open_item_that_was_deleted_is_told_as_cancelled(workflows: Workflows, dynamodb: Any) -> None:
     dynamodb.delete_item(TableName="meanwhile", Key={"task_id": {"S": TASK.id}})
-    cause = compact(identity(replace(pending, status="cancelled")) | {"error": None})
+    cause = compact(identity(replace(workflows.pending, status="cancelled")) | {"error": None})
     workflows.expect("send_task_failure", taskToken="AAAA", error="cancelled", cause=cause)
-    assert workflows.notifier.tell_ends(changes.records()) == []
+    assert workflows.notifier.tell_ends(workflows.changes()) == []
 
 
 @pytest.mark.promise("told", "what could not be told is tried again by the stream, and delays nobody else")
-def test_what_could_not_be_told_is_handed_in_again_and_keeps_nobody_else_waiting(
-    workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes
-) -> None:
-    store.notify(TASK, pending.generation, FUNCTIONS)
-    item = ended(store, clock, pending, "completed", 1)
-    record = changes.records()[-1]
+def test_what_could_not_be_told_is_handed_in_again_and_keeps_nobody_else_waiting(workflows: Workflows) -> None:
+    workflows.store.notify(TASK, workflows.pending.generation, FUNCTIONS)
+    item = workflows.ended("completed", 1)
+    record = workflows.changes()[-1]
     whole = compact(identity(item) | {"data": 1})
     workflows.refuse("send_durable_execution_callback_success", "TooManyRequestsException")
     workflows.expect("send_task_success", taskToken="AAAA", output=whole)
@@ -226,12 +191,10 @@ def test_what_could_not_be_told_is_handed_in_again_and_keeps_nobody_else_waiting
 
 
 @pytest.mark.promise("told", "a waiter that is gone or may not be told delays nobody")
-def test_one_that_may_not_be_told_holds_up_nobody(
-    workflows: Workflows, store: Store, clock: Clock, pending: Item, changes: Changes, caplog: pytest.LogCaptureFixture
-) -> None:
-    ended(store, clock, pending, "cancelled")
+def test_one_that_may_not_be_told_holds_up_nobody(workflows: Workflows, caplog: pytest.LogCaptureFixture) -> None:
+    workflows.ended("cancelled")
     workflows.refuse("send_task_failure", "AccessDeniedException")
-    assert workflows.notifier.tell_ends([changes.records()[-1]]) == []
+    assert workflows.notifier.tell_ends([workflows.changes()[-1]]) == []
     assert [record.message for record in caplog.records] == ["notify dropped"]
 
 

@@ -105,10 +105,8 @@ def test_nothing_to_settle_costs_nothing(queue: Queue, redis_client: "Redis") ->
 def test_each_gets_its_own_reply_in_a_mixed_batch(queue: Queue, seed: Any, state: Any) -> None:
     mine, theirs = seed("mine", lease_seconds=30), seed("theirs", lease_seconds=30)
     lost = Hold(theirs.task, theirs.generation, "another token")
-    tally = settle(
-        queue, PROVIDER, [settlement(lost, "complete", "completed"), settlement(mine, "complete", "completed")]
-    )
-    assert tally == Counter(completed=1, lost=1)
+    both = [settlement(hold, "complete", "completed") for hold in (lost, mine)]
+    assert settle(queue, PROVIDER, both) == Counter(completed=1, lost=1)
     assert state() == {"theirs": ("processing", 1)}
 
 
@@ -123,7 +121,7 @@ def test_redis_away_is_said_so(queue: Queue, seed: Any, redis_client: "Redis", s
 
 
 @pytest.mark.parametrize(
-    ("verb", "counts_as", "outcome", "level", "more"),
+    ("verb", "counts", "outcome", "at", "more"),
     [
         ("complete", "completed", Completed({"marker": "SECRET"}), "INFO", {}),
         ("bury", "buried", Failed(Reason.UPSTREAM, "SECRET"), "INFO", {"reason": "upstream"}),
@@ -135,20 +133,13 @@ def test_redis_away_is_said_so(queue: Queue, seed: Any, redis_client: "Redis", s
     ],
 )
 def test_each_change_is_one_line_with_the_verb_and_facts_and_no_payload(
-    queue: Queue,
-    seed: Any,
-    caplog: pytest.LogCaptureFixture,
-    verb: str,
-    counts_as: str,
-    outcome: Any,
-    level: str,
-    more: dict[str, Any],
+    queue: Queue, seed: Any, caplog: pytest.LogCaptureFixture, verb: str, counts: str, outcome: Any, at: str, more: Any
 ) -> None:
     held = seed("a", lease_seconds=30)
     caplog.set_level(logging.DEBUG, logger="meanwhile")
-    settle(queue, PROVIDER, [settlement(held, verb, counts_as, outcome=outcome, record=RECORD)])
+    settle(queue, PROVIDER, [settlement(held, verb, counts, outcome=outcome, record=RECORD)])
     [line] = caplog.records
-    assert (line.levelname, line.message) == (level, counts_as)
+    assert (line.levelname, line.message) == (at, counts)
     told = facts(held) | more
     assert {name: value for name, value in vars(line).items() if name in told} == told
     assert told["task"] == "a"
@@ -165,11 +156,9 @@ GOOD: dict[str, Any] = {
     "complete": Completed(1), "release": Pending(5), "bury": Failed(Reason.UPSTREAM), "forget": Failed(Reason.UPSTREAM),
 }  # fmt: skip
 BAD: dict[str, Any] = {
-    "complete": None,
-    "release": Retry(5, Reason.HTTP),
-    "bury": Failed(Reason.TOO_MANY_ERRORS),
+    "complete": None, "release": Retry(5, Reason.HTTP), "bury": Failed(Reason.TOO_MANY_ERRORS),
     "forget": Failed(Reason.TOO_MANY_ERRORS),
-}
+}  # fmt: skip
 VERBS = ("complete", "release", "bury", "forget")
 
 
@@ -227,13 +216,11 @@ def test_a_good_answer_outweighs_the_errors_of_every_other_verb(queue: Queue, se
 @pytest.mark.parametrize(
     ("outputs", "outcome", "jobs"),
     [
-        ({"id": "j"}, Pending(5), {"a": ""}),
-        ({"id": "j"}, Retry(5, Reason.HTTP), {"a": ""}),
-        (None, Retry(5, Reason.HTTP), {}),
-        (None, Retry(5, Reason.TRANSPORT), {"a": ""}),
+        ({"id": "j"}, Pending(5), {"a": ""}), ({"id": "j"}, Retry(5, Reason.HTTP), {"a": ""}),
+        (None, Retry(5, Reason.HTTP), {}), (None, Retry(5, Reason.TRANSPORT), {"a": ""}),
     ],
     ids=["known", "known and in trouble", "refused", "its answer is lost"],
-)
+)  # fmt: skip
 def test_a_task_keeps_its_jobs_place_while_there_is_one_or_may_be_one(
     queue: Queue, seed: Any, bench: Bench, outputs: Any, outcome: Any, jobs: Any
 ) -> None:
