@@ -32,20 +32,19 @@ class VectorError(MeanwhileError):
 
 
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e11)]
-_Headers: TypeAlias = dict[str, str]
 
 
 class _Request(Struct):
     method: str
     url: str
     auth: bool | None = None
-    headers: _Headers = {}
+    headers: dict[str, str | None] = {}
 
 
 class _Response(Struct, rename="camel"):
     status_code: Annotated[int, Meta(ge=200, le=999)] | UnsetType = UNSET
     transport_error: Annotated[str, Meta(pattern=f"^({'|'.join(TRANSPORT_ERRORS.values())})$")] | UnsetType = UNSET
-    headers: _Headers = {}
+    headers: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         if self.status_code is UNSET and self.transport_error is UNSET:
