@@ -41,10 +41,10 @@ class Trusting:
     def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> None:
         return None
 
-    def complete(self, task: Task, generation: int, data: Any, now: int) -> None:
+    def complete(self, task: Task, generation: int, data: Any, now: int, *, read_back: bool = True) -> None:
         return None
 
-    def fail(self, task: Task, generation: int, error: Any, now: int) -> None:
+    def fail(self, task: Task, generation: int, error: Any, now: int, *, read_back: bool = True) -> None:
         return None
 
 
