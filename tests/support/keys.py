@@ -68,7 +68,7 @@ class RedisKeys:
             return dict(self._client.zrange(key, 0, -1, withscores=True))
         if kind == "set":
             return dict.fromkeys(self._client.smembers(key), "")
-        return dict(self._client.hgetall(key))
+        return dict(self._client.hgetall(key)) if kind == "hash" else {}  # else it is gone by now
 
 
 def key_of(provider: str, part: str) -> str:
