@@ -74,6 +74,12 @@ def test_a_header_without_a_value_is_none(headers: Any) -> None:
     assert header({"multiValueHeaders": {"Prefer": None}}, "prefer") == ""
 
 
+@pytest.mark.parametrize(("length", "wait"), [(MAX_CHARACTERS, 7), (MAX_CHARACTERS + 1, None)])
+def test_a_header_is_read_up_to_its_limit(length: int, wait: int | None) -> None:
+    event = {"headers": {"prefer": "wait=7".ljust(length)}}
+    assert preferences(event).wait_seconds == wait
+
+
 def test_a_header_that_would_take_long_to_read_is_not_read(shape: Shape) -> None:
     for name, value in (("Prefer", "wait=7, a=" + " " * MAX_CHARACTERS), ("Cache-Control", "no-cache, " + '"\\' * 512)):
         assert preferences(shape("GET", "/", None, {name: value})) == NONE
