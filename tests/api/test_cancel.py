@@ -170,6 +170,13 @@ def test_a_generation_begun_in_between_is_cancelled_in_its_place(office: Office)
     assert office.state("job") == {}
 
 
+def test_a_generation_that_begins_before_the_cancelled_one_is_forgotten_stays(office: Office) -> None:
+    first = office.begun()
+    office.meanwhile(office.queue, "forget", before=lambda: office.begun())
+    assert office.cancel().body["status"] == "cancelled"
+    assert office.state("job") == {"a": ("waiting", first.generation + 1)}
+
+
 def test_a_generation_begun_just_after_is_left_alone_and_not_shown(office: Office) -> None:
     item = office.begun(outputs={"id": "j-1"})
     office.meanwhile(office.queue, "forget", after=lambda: office.begun(outputs={"id": "j-2"}))
