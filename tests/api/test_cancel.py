@@ -172,7 +172,7 @@ def test_a_generation_begun_in_between_is_cancelled_in_its_place(office: Office)
 
 def test_a_generation_that_begins_before_the_cancelled_one_is_forgotten_stays(office: Office) -> None:
     first = office.begun()
-    office.meanwhile(office.queue, "forget", before=lambda: office.begun())
+    office.meanwhile(office.queue, "forget", before=office.begun)
     assert office.cancel().body["status"] == "cancelled"
     assert office.state("job") == {"a": ("waiting", first.generation + 1)}
 
