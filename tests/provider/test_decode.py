@@ -97,6 +97,14 @@ def test_a_small_body_does_not_become_a_huge_table(body: bytes, decoding: str, m
         decoded(body, decoding=decoding)
 
 
+@pytest.mark.parametrize(("body", "decoding"), [(b"1\n" * 1000, "jsonl"), (b"a,b\n" + b"1,2\n" * 500, "csv")])
+def test_a_table_may_have_as_many_cells_as_the_limit(
+    body: bytes, decoding: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode_module, "MAX_CELLS", 1000)
+    assert len(decoded(body, decoding=decoding)) == (1000 if decoding == "jsonl" else 500)
+
+
 @pytest.mark.parametrize(("content_type", "body", "text"), [
     ("text/plain", "ä".encode(), "ä"), ("text/plain; charset=latin-1", b"\xe4", "ä"),
     ('text/plain; charset="UTF-16"', "ä".encode("utf-16"), "ä"), ("text/plain;charset=windows-1252", b"\x80", "€"),
