@@ -341,6 +341,23 @@ def test_a_hung_attempt_is_abandoned_to_its_lease_and_the_others_are_settled(bed
     assert bed.state() == {"hung": ("processing", 1)}
 
 
+def test_it_waits_for_a_hung_attempt_only_while_time_to_settle_is_left(bed: Bed) -> None:
+    bed.seed("hung")
+    over = threading.Event()
+
+    def waits(futures: Any, timeout: float, return_when: str) -> tuple[set[Any], set[Any]]:
+        bed.clock.advance(max(timeout, 0.1))
+        return set(), set(futures)
+
+    bed.patch.setattr("shared.work.tick.wait", waits)
+    try:
+        tally = bed.tick(Doing(lambda _: over.wait(WAIT_SECONDS)), pool=ThreadPoolExecutor, parallel_tasks=1)
+    finally:
+        over.set()
+    assert tally == {"example": {"claimed": 1, "abandoned": 1}}
+    assert 0 < SETTLE_SECONDS / 2 - bed.remaining() < 1
+
+
 def test_a_run_whose_last_attempt_took_all_the_time_abandons_nothing(
     bed: Bed, caplog: pytest.LogCaptureFixture
 ) -> None:
