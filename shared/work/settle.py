@@ -58,11 +58,13 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
 
 def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> list[bool]:
     holds = [one.hold for one in group]
-    if verb == "release":
-        return queue.release([_released(one) for one in group], health)
-    if verb == "forget":
-        return queue.forget([(hold.task, hold.generation) for hold in holds], health)
-    return (queue.complete if verb == "complete" else queue.bury)(holds, health)
+    match verb:  # mypy asks for a return where a verb is missing here
+        case "release":
+            return queue.release([_released(one) for one in group], health)
+        case "forget":
+            return queue.forget([(hold.task, hold.generation) for hold in holds], health)
+        case "complete" | "bury":
+            return (queue.complete if verb == "complete" else queue.bury)(holds, health)
 
 
 def _released(one: Settlement) -> Release:
