@@ -72,15 +72,16 @@ lint: $(VENV)/ready lint-lua ## ruff, mypy, import-linter, luacheck
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-# No package index has luacheck; Debian and Homebrew do. What the prelude defines is there in every script.
+# No package index has luacheck; Debian and Homebrew do. What the parts define is there in the scripts.
 SCRIPTS = shared/queue/scripts
-PRELUDE = $(shell sed -n 's/^local function \([a-z_]*\).*/\1/p; s/^local \([A-Za-z_, ]*\) =.*/\1/p' $(SCRIPTS)/prelude.lua | tr -d ,)
+PARTS = prelude lines gate ring
 LUACHECK = luacheck --quiet --std lua51 --max-line-length 130 --read-globals redis KEYS ARGV
+DEFINED = $(shell sed -n 's/^local function \([a-z_]*\).*/\1/p; s/^local \([A-Za-z_, ]*\) =.*/\1/p' $(PARTS:%=$(SCRIPTS)/%.lua) | tr -d ,)
 
 lint-lua:
 	@if [ -z "$$CI" ] && ! command -v luacheck >/dev/null; then echo "luacheck is not installed: the scripts are not linted"; else \
-		$(LUACHECK) $(PRELUDE) -- $(filter-out %/prelude.lua,$(wildcard $(SCRIPTS)/*.lua)) \
-		&& $(LUACHECK) --ignore 211 -- $(SCRIPTS)/prelude.lua; fi
+		$(LUACHECK) $(DEFINED) -- $(filter-out $(PARTS:%=\%/%.lua),$(wildcard $(SCRIPTS)/*.lua)) \
+		&& $(LUACHECK) $(DEFINED) --ignore 211 431 -- $(PARTS:%=$(SCRIPTS)/%.lua); fi
 
 docs: $(VENV)/ready ## write what the pages say from code
 	$(VENV)/bin/python -m local.docs

@@ -23,8 +23,16 @@ class QueueUnavailable(MeanwhileError):
     """Redis did not answer, or answered with an error; whether the command took effect is unknown."""
 
 
+class QueueUnreachable(QueueUnavailable):
+    """Redis did not answer: all that is asked of it next would wait as long."""
+
+
 class StoreUnavailable(MeanwhileError):
     """DynamoDB did not answer, or answered with an error; whether the write took effect is unknown."""
+
+
+class StoreUnreachable(StoreUnavailable):
+    """DynamoDB did not answer: all that is asked of it next would wait as long."""
 
 
 class DataUnavailable(StoreUnavailable):

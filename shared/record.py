@@ -60,7 +60,7 @@ class Record:
         return dumps({"version": VERSION} | {name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
-    def from_text(cls, text: str | None) -> Self:
+    def from_text(cls, text: bytes | str | None) -> Self:
         """The record that `to_text` wrote. Raises RecordError for anything else."""
         try:
             fields = loads(text or "", max_depth=OWN_DEPTH)

@@ -6,6 +6,7 @@ the task is due at once, within `_rest_seconds` and the limits. One that is lost
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from shared.api.answer import Answer
 from shared.api.request import Callback
@@ -75,14 +76,15 @@ class Receiver:
     def _heed(self, item: Item, payload: Reply | None) -> None:
         """Store what a signed payload says, then move the task: ended, it leaves Redis; else it is due, or stays."""
         settlement = self.worker.hear(item, payload) if payload else None
-        verb = settlement.verb if settlement else "hasten"
-        log.info("called back", extra=facts(item) | {"then": verb})
+        becomes = settlement.becomes if settlement else "hastened"
+        log.info("called back", extra=facts(item) | {"then": becomes})
         with without_redis(then="the next attempt finds it"):
-            if verb == "hasten":
+            if becomes == "hastened":
                 self.parts.queue.hasten([(item.task, item.generation)], self._rest_seconds(item))
-            elif verb != "release":
-                self.parts.queue.end([End(item.task, item.generation, "buried" if verb == "bury" else "forgotten")])
-        if settlement and verb == "release" and isinstance(settlement.outcome, Completed | Failed):
+            elif becomes != "waiting":
+                how: Literal["buried", "forgotten"] = "buried" if becomes == "buried" else "forgotten"
+                self.parts.queue.end([End(item.task, item.generation, how)])
+        if settlement and becomes == "waiting" and isinstance(settlement.outcome, Completed | Failed):
             raise Unavailable("the store does not answer; send it again")
 
     def _rest_seconds(self, item: Item) -> float:

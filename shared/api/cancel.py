@@ -7,7 +7,7 @@ from shared.api import view
 from shared.api.answer import Answer
 from shared.errors import Conflict, Unavailable
 from shared.logs import facts, log
-from shared.queue import without_redis
+from shared.queue import End, without_redis
 from shared.store import Item
 from shared.task import Task
 from shared.work.parts import Parts
@@ -35,6 +35,6 @@ def answer(parts: Parts, task: Task) -> Answer:
             if provider := parts.providers.get(task.provider):
                 provider.cancel(task, record_of(item), seconds=CANCEL_SECONDS)
         with without_redis(then="the worker that claims the task finds it cancelled"):
-            parts.queue.forget([(task, item.generation)])
+            parts.queue.end([End(task, item.generation, "dropped")])
         return view.stored(parts, item)
     raise Unavailable("the task changes too fast; try again", field="name")

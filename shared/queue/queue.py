@@ -5,6 +5,7 @@ names. Time is the server's alone. A completed task leaves nothing; no key carri
 for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
 
+import hashlib
 import math
 import secrets
 import time
@@ -15,28 +16,46 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from redis import Redis, RedisCluster, RedisError
-from redis.commands.core import Script
-from redis.exceptions import AskError
+from redis.client import NEVER_DECODE
+from redis.exceptions import AskError, NoScriptError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from shared.errors import QueueUnavailable
+from shared.errors import QueueUnavailable, QueueUnreachable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
-from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Release
+from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Settle, Which
 from shared.task import Task
 
 BATCH = 200
 _SCRIPTS = Path(__file__).parent / "scripts"
+_PARTS = {  # what stands before each verb's own script
+    "add": ("prelude", "lines", "gate"),
+    "claim": ("prelude", "lines", "gate", "ring"),
+    "settle": ("prelude", "lines", "gate"),
+    "end": ("prelude", "lines"),
+    "hasten": ("prelude", "lines"),
+    "look": ("prelude", "gate"),
+    "mend": ("prelude", "lines"),
+}
+_ANY_GENERATION = 2**53
 Row: TypeAlias = tuple[Any, ...]  # what a script is told of a task: the task first
 LAYOUT = {
-    "queue": ("sorted set", "task -> when it is due, epoch milliseconds; 0 while it is being processed"),
+    "queue": ("sorted set", "task -> when it is due, epoch milliseconds; 0 while it is being processed: the truth"),
     "leases": ("sorted set", "task -> when its lease expires"),
-    "state": ("hash", "task -> `generation:token:crashes`, what the scripts need"),
+    "state": ("hash", "task -> `generation:token.turn:came back`, what the scripts need"),
     "tasks": ("hash", "task -> its record (`record.py`), opaque to the scripts"),
     "dead": ("sorted set", "task -> when it was buried"),
     "gate": ("hash", "the provider's shared pause, and what is left of its rate"),
     "jobs": ("set", "tasks with a job open at the provider, where the provider limits those"),
     "groups": ("hash", "task -> its group, where requests name groups"),
-    "served": ("sorted set", "group -> when it last had a turn"),
+    "lines": ("sorted set", "`group`, due time and task, by text: who waits without an open job"),
+    "ring": ("sorted set", "group -> its next turn, for `lines`"),
+    "job_lines": ("sorted set", "like `lines`: who waits with an open job"),
+    "job_ring": ("sorted set", "group -> its next turn, for `job_lines`"),
+    "once": ("sorted set", "task -> when it is due, of those that came back once"),
+    "often": ("sorted set", "task -> when it is due, of those that came back more often"),
+    "served": ("sorted set", "what the release before kept of groups; `mend` removes it"),
 }
 """Each key as the scripts know it, its type and what it holds: `{queue:P}`, then `{queue:P}:leases` and so on."""
 
@@ -61,21 +80,22 @@ class Queue:
     def __init__(self, client: "Redis | RedisCluster", prefix: str) -> None:
         self._client = client
         self._prefix = prefix
-        prelude = (_SCRIPTS / "prelude.lua").read_text()
-        verbs = {path.stem: prelude + path.read_text() for path in _SCRIPTS.glob("*.lua") if path.stem != "prelude"}
-        self._scripts: dict[str, Script] = {verb: client.register_script(text) for verb, text in verbs.items()}
+        text = {path.stem: path.read_text() for path in _SCRIPTS.glob("*.lua")}
+        self._scripts = {verb: "".join(text[part] for part in (*parts, verb)) for verb, parts in _PARTS.items()}
+        self._sha = {verb: _sha(script) for verb, script in self._scripts.items()}
+        self._keys: dict[str, tuple[str, ...]] = {}
 
     def add(
         self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
     ) -> list[Added]:
-        """Put tasks in: due after their delays, or held under `token` as far as the provider's pause and limits allow.
+        """Put tasks in: due after their delays, or held under `token`, in their first turn, as far as the provider's
+        pause and limits allow.
 
         A repeated call with the same token is answered "created" again.
         """
-        rows = [
-            (one.task, one.generation, _ms(one.delay_seconds), one.record, one.group, int(one.has_job)) for one in adds
-        ]
-        return cast(list[Added], self._run("add", rows, (token, _ms(lease_seconds), *_limits(limits))))
+        rows = [(one.task, one.generation, _ms(one.delay_seconds), one.record, *_added(one)) for one in adds]
+        answers = self._run("add", rows, (token, _ms(lease_seconds), *_limits(limits)))
+        return cast(list[Added], [answer.decode() for answer in answers])
 
     def claim(
         self,
@@ -84,46 +104,36 @@ class Queue:
         limit: int,
         lease_seconds: float,
         token: str,
-        suspect: bool = False,
+        which: Which = "ordinary",
+        lost_token: str = "",
         limits: Limits = UNLIMITED,
     ) -> Claim:
-        """Take up to `limit` due tasks of a provider, or one that has ended its worker before, under one lease.
+        """Take up to `limit` due tasks of a provider, or one that came back more often than once, under one lease.
 
-        Not repeated when the reply is lost: those tasks come back when the lease expires.
+        Not repeated when the reply is lost: what it took goes back with the next claim that names it as `lost_token`,
+        else when the lease expires. Members that are no names, or whose state is junk, are removed and logged once.
         """
-        arguments = (token, _ms(lease_seconds), min(limit, BATCH), int(suspect), *_limits(limits))
-        wait_ms, suspects, expired, *rest = self._call("claim", provider, arguments)
-        tasks = tuple(
-            Claimed(Hold(Task(provider, name), int(generation), token), crashes, record)
-            for name, generation, crashes, record in zip(*[iter(rest)] * 4, strict=True)
-        )
-        return Claim(tasks, None if wait_ms < 0 else wait_ms / 1000, bool(suspects), expired)
+        arguments = (token, _ms(lease_seconds), min(limit, BATCH), which, lost_token, *_limits(limits))
+        wait_ms, once, often, expired, junk, *rest = self._call("claim", provider, arguments)
+        tasks = []
+        for name, generation, turn, came_back, record in zip(*[iter(rest)] * 5, strict=True):
+            known = self._tasks(provider, [name])
+            tasks += [Claimed(Hold(task, int(generation), token, turn), came_back, record) for task in known]
+        for name in junk:
+            log.error("state unreadable", extra={"provider": provider, "task": repr(name)})
+        return Claim(tuple(tasks), None if wait_ms < 0 else wait_ms / 1000, bool(once), bool(often), expired)
 
-    def complete(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
-        """Drop tasks whose data is stored, and say how the provider is. False: lost, somebody else has the task now."""
-        return self._settle("complete", [_held(hold) for hold in holds], health)
-
-    def release(self, releases: Sequence[Release], health: Health = UNKNOWN) -> list[bool]:
-        """Give tasks back, and say how the provider is. False: lost."""
-        rows = [(*_held(one.hold), _ms(one.delay_seconds), one.record or "", int(one.has_job)) for one in releases]
-        return self._settle("release", rows, health)
-
-    def bury(self, holds: Sequence[Hold], health: Health = UNKNOWN) -> list[bool]:
-        """Make dead letters of tasks whose failure is stored, and say how the provider is. False: lost."""
-        return self._settle("bury", [_held(hold) for hold in holds], health)
-
-    def forget(self, ends: Sequence[tuple[Task, int]], health: Health = UNKNOWN) -> list[bool]:
-        """Drop this generation or a lower one of each task at once, even from the worker that holds it: cancel does.
-
-        Says how the provider is, too. True where something was dropped.
-        """
-        return self._settle("forget", ends, health)
+    def settle(self, rows: Sequence[Settle], health: Health = UNKNOWN) -> list[bool]:
+        """Say what becomes of tasks in hand, and how the provider is. False: lost, somebody else has the task now."""
+        spans = (_ms(health.shortest_seconds), _ms(health.longest_seconds))
+        heard = (_ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans)
+        return [bool(done) for done in self._run("settle", [_settled(row, health) for row in rows], heard)]
 
     def end(self, ends: Sequence[End]) -> list[bool]:
         """Drop this generation or a lower one of tasks that ended elsewhere, or bury this one alone.
 
-        Unlike `forget` it leaves a task that is in process to its worker: it ends, and counts against the limits until
-        its worker settles. True where there was something to end.
+        Leaves a task that is in process to its worker, unless it is `dropped`: it ends, and counts against the limits
+        until its worker settles. True where there was something to end.
         """
         return [bool(done) for done in self._run("end", ends)]
 
@@ -136,35 +146,48 @@ class Queue:
         """Where each task stands, with its record if asked for; changes nothing."""
         places = self._run("look", [(task,) for task in tasks], (int(records), *_limits(limits)))
         return [
-            Place(int(generation), _seconds(due), _seconds(lease), _seconds(buried), record, _seconds(wait), why)
+            Place(
+                int(generation), _seconds(due), _seconds(lease), _seconds(buried), record, _seconds(wait), why.decode()
+            )
             for generation, due, lease, buried, record, wait, why in places
         ]
 
     def backlog(self, provider: str) -> int:
         """How many tasks are due and not in process, by this host's clock: an estimate."""
         now_ms = time.time_ns() // 1_000_000
-        return int(self._guarded(lambda: self._client.zcount(self._key(provider, "queue"), 1, now_ms)))
+        return int(self._guarded(lambda: self._client.zcount(self._names(provider)[0], 1, now_ms)))
 
     def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
         """Every task that waits or is being processed (`queue`), or that is a dead letter (`dead`), in no order."""
-        found = self._guarded(lambda: dict(self._client.zscan_iter(self._key(provider, key), count=BATCH)))
+        name = self._names(provider)[list(LAYOUT).index(key)]
+        found = self._guarded(lambda: dict(self._client.zscan_iter(name, count=BATCH)))
         return [Task(provider, name) for name in found]
 
-    def strays(self, provider: str) -> list[Task]:
-        """Tasks of which something is left although they are neither in the queue nor dead: a server lost the rest."""
-        names: set[str] = set()
-        for key in ("leases", "state", "tasks", "jobs", "groups"):
-            cursor: str | None = None
-            while cursor != "0":
-                cursor, found = self._call("strays", provider, (list(LAYOUT).index(key) + 1, cursor or "0"))
-                names.update(found)
-        return [Task(provider, name) for name in sorted(names)]
+    def mend(self, provider: str) -> list[Task]:
+        """Put right what a server lost, or another release left, of where tasks wait; changes nothing else.
 
-    def _settle(self, verb: str, rows: Sequence[Row], health: Health) -> list[bool]:
-        answered = [(*row, int(row[0].name in health.well) - int(row[0].name in health.unwell)) for row in rows]
-        spans = (_ms(health.shortest_seconds), _ms(health.longest_seconds))
-        heard = (_ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans)
-        return [bool(done) for done in self._run(verb, answered, heard)]
+        Tells tasks of which something is left although they are neither in the queue nor dead.
+        """
+        strays: set[bytes] = set()
+        for number, key in enumerate(LAYOUT, 1):
+            if key in ("dead", "gate", "served"):
+                continue
+            cursor: bytes | None = None
+            while cursor != b"0":
+                cursor, found = self._call("mend", provider, (number, cursor or 0))
+                strays.update(found)
+        return self._tasks(provider, sorted(strays))
+
+    def _tasks(self, provider: str, names: Sequence[bytes]) -> list[Task]:
+        """The tasks of these names; what is no name is removed and logged."""
+        tasks = []
+        for name in names:
+            try:
+                tasks.append(Task(provider, name.decode()))
+            except UnicodeDecodeError:
+                log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
+                self._call("end", provider, (name, _ANY_GENERATION, "dropped"))
+        return tasks
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
@@ -174,12 +197,22 @@ class Queue:
         return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
-        names = [self._key(provider, key) for key in LAYOUT]
-        return self._guarded(lambda: self._scripts[verb](keys=names, args=arguments))
+        return self._guarded(lambda: self._evaluated(verb, self._names(provider), arguments))
 
-    def _key(self, provider: str, key: str) -> str:
-        base = f"{{{self._prefix}:{provider}}}"
-        return base if key == "queue" else f"{base}:{key}"
+    def _evaluated(self, verb: str, keys: tuple[str, ...], arguments: tuple[Any, ...]) -> Any:
+        """A script's reply, as bytes: names and records are decoded one by one."""
+        call: Callable[..., Any] = self._client.execute_command
+        try:
+            return call("EVALSHA", self._sha[verb], len(keys), *keys, *arguments, **{NEVER_DECODE: True})
+        except NoScriptError:
+            return call("EVAL", self._scripts[verb], len(keys), *keys, *arguments, **{NEVER_DECODE: True})
+
+    def _names(self, provider: str) -> tuple[str, ...]:
+        """A provider's keys, as LAYOUT has them."""
+        if provider not in self._keys:
+            base = f"{{{self._prefix}:{provider}}}"
+            self._keys[provider] = (base, *(f"{base}:{key}" for key in LAYOUT if key != "queue"))
+        return self._keys[provider]
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
@@ -192,11 +225,24 @@ class Queue:
             pool = getattr(self._client, "connection_pool", None)  # a cluster has none
             known = pool.connection_kwargs if pool else {}  # of which the message tells nothing secret
             where = f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
-            raise QueueUnavailable(f"{where}: {reason}") from error
+            unreachable = isinstance(error, RedisConnectionError | RedisTimeoutError)
+            raise (QueueUnreachable if unreachable else QueueUnavailable)(f"{where}: {reason}") from error
 
 
-def _held(hold: Hold) -> Row:
-    return hold.task, hold.token, hold.generation
+def _sha(script: str) -> str:
+    """What a server calls a script that it knows."""
+    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+
+
+def _added(one: Add) -> Row:
+    return one.group, int(one.has_job), one.turn, int(one.came_back)
+
+
+def _settled(row: Settle, health: Health) -> Row:
+    hold, name = row.hold, row.hold.task.name
+    reply = int(name in health.well) - int(name in health.unwell)
+    waits = (_ms(row.delay_seconds), row.record or "", int(row.has_job), int(row.attempted), row.turn)
+    return hold.task, hold.token, hold.generation, row.becomes, *waits, reply
 
 
 def _limits(limits: Limits) -> tuple[int | float, ...]:

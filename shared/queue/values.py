@@ -5,6 +5,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from shared.task import Task
 
+Becomes: TypeAlias = Literal["completed", "waiting", "buried", "forgotten"]
+"""What becomes of a task in hand."""
+Which: TypeAlias = Literal["ordinary", "once", "often"]
+"""Which tasks `claim` takes: those that did not come back; that came back once; one that came back more often."""
 Added: TypeAlias = Literal["created", "waiting", "exists", "stale"]
 """What `add` did: took the task in as asked, or for later since the provider is paused or at a limit; found this
 generation there already, or found a higher one."""
@@ -12,15 +16,27 @@ generation there already, or found a higher one."""
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The right to settle one generation of a task; void once the lease has expired."""
+    """The right to settle one generation of a task; void once the lease has expired.
+
+    `turn` counts the claims of this generation: who holds a later one comes after whoever held an earlier one.
+    """
 
     task: Task
     generation: int
     token: str
+    turn: int = 0
+
+    @property
+    def holder(self) -> str:
+        """What tells two holders of one turn apart in the item: the token's first 8 hex digits."""
+        return self.token[:8]
 
 
 class Add(NamedTuple):
-    """A task to put in: due after `delay_seconds`; `group`: whose it is; `has_job`: its job is open already."""
+    """A task to put in: due after `delay_seconds`; `group`: whose it is; `has_job`: its job is open already.
+
+    `turn` is the one that its item knows; `came_back`: somebody may have worked on it before.
+    """
 
     task: Task
     generation: int
@@ -28,41 +44,58 @@ class Add(NamedTuple):
     delay_seconds: float = 0
     group: str = ""
     has_job: bool = False
+    turn: int = 0
+    came_back: bool = False
 
 
-class Release(NamedTuple):
-    """A task to give back: due after `delay_seconds`, with a new record or the old one; `has_job`: one may be open."""
+class Settle(NamedTuple):
+    """What becomes of a task in hand: it waits for `delay_seconds`, becomes a dead letter, or leaves the queue.
+
+    One that waits has a new `record` or the old one; `has_job`: one may be open; `attempted`: an attempt was made,
+    after which it has not come back any more; `turn`: that of its item, where a later holder has written there.
+    """
 
     hold: Hold
+    becomes: Becomes
     delay_seconds: float = 0
     record: str | None = None
     has_job: bool = True
+    attempted: bool = True
+    turn: int = 0
 
 
 class End(NamedTuple):
-    """A task whose generation has ended, as its item says: a dead letter, or nothing that Redis needs to know of."""
+    """A task that ended elsewhere: a dead letter; or nothing that Redis needs to know of, once its worker has settled
+    it, or (`dropped`) at once."""
 
     task: Task
     generation: int
-    becomes: Literal["buried", "forgotten"]
+    becomes: Literal["buried", "forgotten", "dropped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A task handed out by `claim`. `record` is text as it was added, or None if Redis has lost it."""
+    """A task handed out by `claim`. `record` is what was added, or None if Redis has lost it.
+
+    `came_back`: how often its lease has expired since the last attempt.
+    """
 
     hold: Hold
-    crashes: int
-    record: str | None
+    came_back: int
+    record: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one claim call gave. `wait_seconds` is until the next task may begin, None if there is none."""
+    """What one claim call gave. `wait_seconds` is until the next task may begin, None if there is none.
+
+    `once`, `often`: whether tasks are due that came back once, or more often; `expired`: how many leases had.
+    """
 
     tasks: tuple[Claimed, ...]
     wait_seconds: float | None
-    suspects: bool
+    once: bool
+    often: bool
     expired: int
 
 
@@ -78,7 +111,7 @@ class Place:
     due_seconds: float | None
     lease_seconds: float | None
     buried_seconds: float | None
-    record: str | None
+    record: bytes | None
     wait_seconds: float | None = None
     held_up: Literal["", "paused", "limited"] = ""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.errors import StoreTooLarge, StoreUnavailable
+from shared.errors import StoreTooLarge, StoreUnavailable, StoreUnreachable
 from shared.store.item import Item, parse
 from shared.task import Task
 
@@ -84,7 +84,7 @@ class Table:
                 raise StoreTooLarge(f"DynamoDB: {message}") from error
             raise StoreUnavailable(f"DynamoDB: {code}") from error
         except BotoCoreError as error:
-            raise StoreUnavailable(f"DynamoDB: {type(error).__name__}: {error}") from error
+            raise StoreUnreachable(f"DynamoDB: {type(error).__name__}: {error}") from error
 
 
 def _wired(values: dict[str, Any]) -> dict[str, Any]:

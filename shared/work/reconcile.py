@@ -77,7 +77,7 @@ class Reconciler:
         """End what Redis has of tasks that are not among the open items, as the items say; of many, some each run."""
         tally: Counter[str] = Counter()
         queued = [task for task in self.queue.members(name, "queue") if task not in is_open]
-        entries = self.queue.strays(name) + self._some(queued) + self._some(self.queue.members(name, "dead"))
+        entries = self.queue.mend(name) + self._some(queued) + self._some(self.queue.members(name, "dead"))
         for batch in _batches(entries, remaining, tally):
             ends = []
             looked_at = zip(batch, self.queue.look(batch), strict=True)

@@ -1,77 +1,65 @@
-"""Settling: turning outcomes into complete, release, bury or forget, many at once. The one place where tasks move."""
+"""Settling: turning outcomes into what becomes of tasks, many at once. The one place where tasks in hand move."""
 
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass
 
-from shared.limits import Health
 from shared.logs import facts, log
 from shared.outcome import Outcome, Retry
 from shared.provider import Finding, Provider
-from shared.queue import Hold, Queue, Release
+from shared.queue import Becomes, Hold, Queue, Settle
 from shared.reasons import Trait
 from shared.record import Record
 from shared.store import Item
 
-Verb: TypeAlias = Literal["complete", "release", "bury", "forget"]
-
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What is to happen to a held task in the queue, and what it counts as in the tally.
+    """What becomes of a held task in the queue, and what it counts as in the tally.
 
-    `outcome` and `record` are what the attempt found, if there was one; `item` is how the task has ended: before that,
-    or just now in the user's request.
+    `outcome` and `record` are what the attempt found, if there was one; `attempted`: there was; `item` is how the task
+    has ended: before that, or just now in the user's request; `turn` is its item's, where a later holder wrote there;
+    `store_away`: DynamoDB did not answer.
     """
 
     hold: Hold
-    verb: Verb = "release"
+    becomes: Becomes = "waiting"
     counts_as: str = "released"
     outcome: Outcome | None = None
     record: Record | None = None
     delay_seconds: float = 0
     item: Item | None = None
+    attempted: bool = False
+    turn: int = 0
+    store_away: bool = False
 
 
 def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) -> Counter[str]:
-    """Move tasks of one provider in the queue, at most one call per verb; the tally says what became of them.
+    """Move tasks of one provider in the queue, in one call; the tally says what became of them.
 
-    The first call says how the provider is, as all replies together tell, so that errors count once; each says
-    which of its own tasks had a good or a bad reply, as the probe may be any of them. A task that somebody else has
-    taken meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
+    A task that somebody else has taken meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
     """
     health = provider.delays.health(
         {one.hold.task.name: Finding(one.outcome, one.record) for one in settlements if one.outcome and one.record}
     )
     tally: Counter[str] = Counter()
-    for verb in get_args(Verb):
-        if group := [one for one in settlements if one.verb == verb]:
-            for settlement, done in zip(group, _move(queue, verb, group, health), strict=True):
-                counts_as = settlement.counts_as if done or verb == "forget" else "lost"
-                tally[counts_as] += 1
-                report(settlement, counts_as)
-            health = replace(health, pause_seconds=0, errors=0)
+    done = queue.settle([_row(one) for one in settlements], health)
+    for settlement, is_done in zip(settlements, done, strict=True):
+        counts_as = settlement.counts_as if is_done or settlement.becomes == "forgotten" else "lost"
+        tally[counts_as] += 1
+        report(settlement, counts_as)
     return tally
 
 
-def _move(queue: Queue, verb: Verb, group: list[Settlement], health: Health) -> list[bool]:
-    holds = [one.hold for one in group]
-    match verb:  # mypy asks for a return where a verb is missing here
-        case "release":
-            return queue.release([_released(one) for one in group], health)
-        case "forget":
-            return queue.forget([(hold.task, hold.generation) for hold in holds], health)
-        case "complete" | "bury":
-            return (queue.complete if verb == "complete" else queue.bury)(holds, health)
-
-
-def _released(one: Settlement) -> Release:
+def _row(one: Settlement) -> Settle:
+    if one.becomes != "waiting":
+        return Settle(one.hold, one.becomes)
     if one.record is None:
-        return Release(one.hold, one.delay_seconds)
+        return Settle(one.hold, "waiting", one.delay_seconds, attempted=one.attempted, turn=one.turn)
     is_lost = isinstance(one.outcome, Retry) and Trait.REPLY_LOST in one.outcome.reason.traits
-    return Release(one.hold, one.delay_seconds, one.record.to_text(), one.record.outputs is not None or is_lost)
+    has_job = one.record.outputs is not None or is_lost
+    return Settle(one.hold, "waiting", one.delay_seconds, one.record.to_text(), has_job, one.attempted, one.turn)
 
 
 def report(settlement: Settlement, counts_as: str) -> None:

@@ -1,10 +1,12 @@
 """A tick: one run of the process handler. Claims due tasks, works on them in parallel, settles them as they finish.
 
-No barrier: a finished attempt is replaced at once. A task that has crashed its worker before (a suspect) is worked on
-alone, so that a crash affects no other task. Ticks may overlap: no two claim the same task.
+No barrier: a finished attempt is replaced at once. Tasks that came back from an expired lease may have ended their
+worker: those that came back once are worked on together, beside no other; one that came back more often alone, so that
+a crash affects no other task. Ticks may overlap: no two claim the same task.
 
 A tick ends when its window is over and its attempts are finished; before that when none is under way and nothing falls
 due within IDLE_SECONDS; at the latest just before the function's time is over, when it leaves attempts to their leases.
+A settling that failed is tried again until then. Redis or DynamoDB that does not answer is left alone for REST_SECONDS.
 """
 
 import math
@@ -15,20 +17,22 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from shared.errors import QueueUnavailable
+from shared.errors import QueueUnavailable, QueueUnreachable
 from shared.logs import log
-from shared.queue import Claimed, new_token, without_redis
+from shared.queue import Claimed, Which, new_token, without_redis
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, settle
 from shared.work.worker import Worker
 
 Tally: TypeAlias = dict[str, Counter[str]]
 """Provider -> what its tasks counted as: claimed, expired, completed, snoozed, retried, buried, forgotten, released,
-lost, abandoned (still running when the time was over), unreachable (Redis calls that failed)."""
+lost, abandoned (still running when the time was over), unsettled (no settling went through), unreachable (Redis calls
+that failed)."""
 
 Invite: TypeAlias = Callable[[int], None]  # starts so many further ticks; raises nothing
 
 SETTLE_SECONDS = 5.0  # kept back at the end of the function's time for storing and settling
+REST_SECONDS = 5.0  # how long a tick leaves Redis or DynamoDB alone that did not answer
 
 
 @dataclass(slots=True)
@@ -48,12 +52,16 @@ class Tick:
     tally: Tally = field(init=False)
     pool: Executor = field(init=False)
     in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
-    suspects: set[str] = field(default_factory=set)
+    unsettled: dict[str, list[Settlement]] = field(default_factory=dict)
+    came_back: dict[Which, set[str]] = field(default_factory=lambda: {"once": set(), "often": set()})
+    lost_tokens: dict[str, str] = field(default_factory=dict)
     plenty: set[str] = field(default_factory=set)
     alone: bool = False
     window_seconds: float = 0
     began: float = 0
     look_for_help_at: float = 0
+    redis_rests_until: float = 0
+    claims_rest_until: float = 0
 
     def run(self) -> Tally:
         """Work until the tick ends."""
@@ -65,9 +73,18 @@ class Tick:
         self.pool = self.make_pool(settings.parallel_tasks)
         try:
             self.loop()
+            self.leave()
         finally:
             self.pool.shutdown(wait=False, cancel_futures=True)
         return self.tally
+
+    def leave(self) -> None:
+        """Say in the items of what could not be settled that its attempt has ended: it was no crash."""
+        kept = [one for settlements in self.unsettled.values() for one in settlements]
+        for one in kept:
+            self.tally[one.hold.task.provider]["unsettled"] += 1
+        words = [self.pool.submit(self.worker.say_finished, one) for one in kept if one.becomes == "waiting"]
+        wait(words, timeout=max(0.0, self.remaining() - SETTLE_SECONDS / 2))
 
     def loop(self) -> None:
         while True:
@@ -80,10 +97,13 @@ class Tick:
                         self.tally[claimed.hold.task.provider]["abandoned"] += 1
                     log.error("attempts abandoned", extra={"count": len(self.in_flight)})
                     return
+            elif self.unsettled and self.remaining() > SETTLE_SECONDS:
+                self.sleep(max(0.0, min(REST_SECONDS, self.remaining() - SETTLE_SECONDS)))
             elif wait_seconds > min(self.parts.settings.idle_seconds, self.window_seconds - self.elapsed()):
                 return
             else:
                 self.sleep(min(wait_seconds, self.parts.settings.tick_seconds))
+            self.settle_again()
 
     @property
     def free(self) -> int:
@@ -97,10 +117,13 @@ class Tick:
         """Start attempts in the free slots; the seconds until there may be more to start, infinite if never."""
         if self.alone:
             return math.inf
+        if (rest_seconds := max(self.redis_rests_until, self.claims_rest_until) - self.elapsed()) > 0:
+            return rest_seconds if self.in_flight or self.unsettled else math.inf
         last_third = self.elapsed() >= self.window_seconds * 2 / 3
-        wait_seconds = math.inf if self.suspects and last_third else self.start_ordinary()
-        if self.suspects and not self.in_flight:
-            return math.inf if self.start_suspect() else 0
+        some_came_back = any(self.came_back.values())
+        wait_seconds = math.inf if some_came_back and last_third else self.start_ordinary()
+        if some_came_back and not self.in_flight:
+            return math.inf if self.start_again("once") or self.start_again("often") else 0
         return wait_seconds
 
     def call_for_help(self) -> None:
@@ -111,6 +134,8 @@ class Tick:
         elapsed = self.elapsed()
         finished = sum(tally["claimed"] for tally in self.tally.values()) - len(self.in_flight)
         if self.invite is None or self.free > 0 or not finished or elapsed < self.look_for_help_at:
+            return
+        if elapsed < self.redis_rests_until:
             return
         self.look_for_help_at = elapsed + self.parts.settings.tick_seconds
         with without_redis(then="no further ticks are invited"):
@@ -142,32 +167,43 @@ class Tick:
                     hungry.remove(provider)
         return min(waits.values(), default=math.inf)
 
-    def start_suspect(self) -> bool:
-        """Take one suspect, with nothing beside it; False when none was left."""
-        for provider in sorted(self.suspects):
-            taken, _ = self.claim(provider, 1, suspect=True)
-            if taken:
-                self.alone = True
-                return True
-            self.suspects.discard(provider)
-        return False
+    def start_again(self, which: Which) -> bool:
+        """Take tasks that came back, with nothing else beside them; False when there were none."""
+        for provider in sorted(self.came_back[which]):
+            if self.free > 0 and not (which == "often" and self.alone):
+                taken, _ = self.claim(provider, self.free, which)
+                self.alone = self.alone or taken > 0
+                if not taken:
+                    self.came_back[which].discard(provider)
+        return self.alone
 
-    def claim(self, provider: str, limit: int, *, suspect: bool = False) -> tuple[int, float]:
+    def claim(self, provider: str, limit: int, which: Which = "ordinary") -> tuple[int, float]:
         """Claim and start; how many, and the seconds until the provider's next task falls due."""
-        tally, lease_seconds = self.tally[provider], self.parts.settings.lease_seconds
-        limits = self.parts.providers[provider].rules.limits
+        tally, lease_seconds, token = self.tally[provider], self.parts.settings.lease_seconds, new_token()
+        limits, lost_token = self.parts.providers[provider].rules.limits, self.lost_tokens.get(provider, "")
+        if self.elapsed() < self.redis_rests_until:
+            return 0, math.inf
         try:
             claim = self.parts.queue.claim(
-                provider, limit=limit, lease_seconds=lease_seconds, token=new_token(), suspect=suspect, limits=limits
+                provider,
+                limit=limit,
+                lease_seconds=lease_seconds,
+                token=token,
+                which=which,
+                lost_token=lost_token,
+                limits=limits,
             )
         except QueueUnavailable as error:
-            tally["unreachable"] += 1
-            log.error("queue unavailable", extra={"provider": provider, "reason": str(error)})
+            self.lost_tokens[provider] = token
+            self.report_away(provider, error)
             return 0, math.inf
+        self.lost_tokens.pop(provider, None)
         tally["claimed"] += len(claim.tasks)
         tally["expired"] += claim.expired
-        if claim.suspects and not suspect:
-            self.suspects.add(provider)
+        if claim.once:
+            self.came_back["once"].add(provider)
+        if claim.often:
+            self.came_back["often"].add(provider)
         if self.elapsed() >= self.window_seconds:  # the reply came too late to start anything
             self.settle(provider, [Settlement(claimed.hold) for claimed in claim.tasks])
             return 0, math.inf
@@ -182,15 +218,36 @@ class Tick:
         done, _ = wait(self.in_flight, timeout=timeout, return_when=FIRST_COMPLETED)
         finished: dict[str, list[Settlement]] = {}
         for future in done:
-            self.alone = False
             provider = self.in_flight.pop(future).hold.task.provider
             finished.setdefault(provider, []).append(future.result())
+        self.alone = self.alone and bool(self.in_flight)
         for provider, settlements in finished.items():
             self.settle(provider, settlements)
 
     def settle(self, provider: str, settlements: list[Settlement]) -> None:
-        try:
-            self.tally[provider] += settle(self.parts.queue, self.parts.providers[provider], settlements)
-        except QueueUnavailable as error:
-            self.tally[provider]["unreachable"] += 1
-            log.error("queue unavailable", extra={"provider": provider, "reason": str(error)})
+        """Settle, or keep it for later."""
+        if any(one.store_away for one in settlements):
+            self.claims_rest_until = self.elapsed() + REST_SECONDS
+        if self.elapsed() >= self.redis_rests_until:
+            try:
+                self.tally[provider] += settle(self.parts.queue, self.parts.providers[provider], settlements)
+            except QueueUnavailable as error:
+                self.report_away(provider, error)
+            else:
+                return
+        self.unsettled.setdefault(provider, []).extend(settlements)
+
+    def settle_again(self) -> None:
+        """Try once more what could not be settled, unless Redis rests."""
+        if self.elapsed() >= self.redis_rests_until:
+            kept, self.unsettled = self.unsettled, {}
+            for provider, settlements in kept.items():
+                self.settle(provider, settlements)
+
+    def report_away(self, provider: str, error: QueueUnavailable) -> None:
+        self.tally[provider]["unreachable"] += 1
+        said = {"provider": provider, "reason": str(error)}
+        if isinstance(error, QueueUnreachable):
+            self.redis_rests_until = self.elapsed() + REST_SECONDS
+            said["rest_seconds"] = str(REST_SECONDS)
+        log.error("queue unavailable", extra=said)

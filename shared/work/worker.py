@@ -40,8 +40,8 @@ class Worker:
             record = self._record(claimed)
             if isinstance(record, Settlement):
                 return record
-            if claimed.crashes > self.parts.settings.max_crashes:
-                crashed = Failed(Reason.CRASHED, f"ended its worker {claimed.crashes} times")
+            if claimed.came_back > self.parts.settings.max_crashes:
+                crashed = Failed(Reason.CRASHED, f"ended its worker {claimed.came_back} times")
                 return self._store_finding(hold, record, Finding(crashed, record))
             return self.attempt(hold, record, seconds)
         except StoreUnavailable as error:
@@ -61,6 +61,9 @@ class Worker:
             record = _resumed(record, item)
         finding = provider.attempt(hold.task, record, now=self.parts.clock(), seconds=seconds)
         return self._store_finding(hold, record, finding, inline=inline)
+
+    def say_finished(self, settlement: Settlement) -> None:
+        """Keep in the item that this attempt has ended, though Redis could not be told; raises nothing."""
 
     def hear(self, item: Item, payload: Reply) -> Settlement | None:
         """What a callback says of a pending item, stored; None where the provider is to be asked now.
@@ -100,18 +103,19 @@ class Worker:
 
     def _store_finding(self, hold: Hold, before: Record, finding: Finding, *, inline: bool = False) -> Settlement:
         outcome, record = finding.outcome, finding.record
-        found, store, now = Settlement(hold, outcome=outcome, record=record), self.parts.store, self.parts.clock()
+        found = Settlement(hold, outcome=outcome, record=record, attempted=True)
+        store, now = self.parts.store, self.parts.clock()
         written: Ended
         try:
             match outcome:
                 case Completed(data):
                     written = store.complete(hold.task, hold.generation, data, now, read_back=inline)
-                    settlement = replace(found, verb="complete", counts_as="completed")
+                    settlement = replace(found, becomes="completed", counts_as="completed")
                 case Failed(reason, error):
                     text = {"reason": reason, "error": error, "refused": inline}
                     written = store.fail(hold.task, hold.generation, text, now, read_back=inline)
-                    refused = replace(found, verb="forget", counts_as="refused")
-                    settlement = refused if inline else replace(found, verb="bury", counts_as="buried")
+                    refused = replace(found, becomes="forgotten", counts_as="refused")
+                    settlement = refused if inline else replace(found, becomes="buried", counts_as="buried")
                 case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
                     written, record = self._keep(hold, record, outcome, now)
                     counts_as = "snoozed" if isinstance(outcome, Pending) else "retried"
@@ -156,8 +160,8 @@ class Worker:
             if item.status == "cancelled" and record:
                 self.parts.providers[hold.task.provider].cancel(hold.task, record, seconds=CANCEL_SECONDS)
             if item.status == "failed" and not item.refused:
-                return Settlement(hold, verb="bury", counts_as="buried", item=item)
-        return Settlement(hold, verb="forget", counts_as="forgotten", item=item)
+                return Settlement(hold, "buried", "buried", item=item)
+        return Settlement(hold, "forgotten", "forgotten", item=item)
 
     def _broken(self, claimed: Claimed) -> Settlement:
         """The settlement of a task whose attempt broke in our own code: an error like any other, and bounded."""

@@ -2,16 +2,18 @@
 --
 -- Promise   nothing there -> created; a lower generation there, in whatever state -> replaced, which fences its
 --           worker; the same -> exists, or created again if the token is the caller's own; a higher -> stale.
---           Leased to the caller as far as the gate allows attempts to begin, beyond that it waits, due after its delay;
---           where the provider has limits, only what those that are due already (without a crash) leave of them: nobody
---           who waits at a limit is overtaken. With 200 due nothing is left.
+--           Leased to the caller, in its first turn, as far as the gate allows attempts to begin; beyond that it waits,
+--           due after its delay; where the provider has limits, only what those that are due already and have not come
+--           back leave of them: nobody who waits at a limit is overtaken.
 -- ARGV      1 token  2 lease in ms (0: waiting, else processed by the caller at once)
 --           3 parallel  4 open jobs  5 ms per attempt  6 burst (0: no limit)
---           then for each task: name, generation, delay in ms, record, group ('': none), '1': its job is open
+--           then for each task: name, generation, delay in ms, record, group ('': none), '1': its job is open,
+--           turn that its item knows, '1': it came back
 -- Returns   for each task: created | waiting (created, but not leased as asked) | exists | stale
 local token, lease_ms, limits = ARGV[1], tonumber(ARGV[2]), limits_at(3)
-local FIRST, WIDTH = 7, 6
-local names = column(FIRST, WIDTH)
+local asked = rows(7, { 'name', 'generation', 'delay_ms', 'record', 'group', 'has_job', 'turn', 'back' })
+local names = asked.name
+local short = token:sub(1, 8) -- enough to tell the caller's own, of a task that waits
 
 -- waiting, leased or dead; at 0 without a lease nobody would ever come back to it
 local function is_held(name)
@@ -20,88 +22,80 @@ local function is_held(name)
   return redis.call('ZSCORE', dead, name)
 end
 
--- how many wait their turn, and how many of those have no job yet; of too many to count, more than there is to have
-local function ahead()
-  local MOST, MORE = 200, 2 ^ 31
-  local due = redis.call('ZRANGEBYSCORE', queue, 1, now, 'LIMIT', 0, MOST)
-  if #due == MOST then return MORE, MORE end
-  local attempts, fresh, has_job = 0, 0, call('SMISMEMBER', jobs, due)
-  for i, text in ipairs(call('HMGET', state, due)) do
-    local _, _, crashes = parse(text)
-    if crashes == 0 then attempts, fresh = attempts + 1, fresh + 1 - has_job[i] end
-  end
-  return attempts, fresh
-end
-
 local allowed, pass = 0, {}
 if lease_ms > 0 then
-  local _, attempts, fresh = nil, 0, 0
-  if limits.parallel + limits.open_jobs + limits.attempt_ms > 0 then attempts, fresh = ahead() end
-  allowed, _, pass = allowance(limits, redis.call('ZCOUNT', leases, '(' .. now, '+inf'), #names + attempts)
-  allowed = allowed - attempts
+  local ahead, fresh, _ = 0, 0, nil
+  if limits.parallel + limits.open_jobs + limits.attempt_ms > 0 then
+    local function due(key) return redis.call('ZCOUNT', key, 1, now) end
+    ahead = due(queue) - due(once) - due(often)
+    fresh = due(ring) > 0 and ahead or 0
+  end
+  allowed, _, pass = allowance(limits, redis.call('ZCOUNT', leases, '(' .. now, '+inf'), #names + ahead)
+  allowed = allowed - ahead
   if limits.open_jobs > 0 then allowed = math.min(allowed, limits.open_jobs - redis.call('SCARD', jobs) - fresh) end
 end
 
-local held, replies, created, begun = {}, {}, {}, {}
+local there, known, replies, created, begun = {}, {}, {}, {}, {}
 for i, text in ipairs(call('HMGET', state, names)) do
+  if text then known[names[i]] = true end
   if text and is_held(names[i]) then
     local generation, holder = parse(text)
-    local is_leased = redis.call('ZSCORE', leases, names[i])
-    held[names[i]] = { generation = tonumber(generation), token = holder, is_leased = is_leased }
+    there[names[i]] = {
+      generation = tonumber(generation), is_own = holder == token or holder == short,
+      is_leased = redis.call('ZSCORE', leases, names[i]),
+    }
   end
 end
 for i, name in ipairs(names) do
-  local at = FIRST + (i - 1) * WIDTH
-  local generation, there = tonumber(ARGV[at + 1]), held[name] or { generation = 0 }
-  if generation < there.generation then
+  local generation, before = tonumber(asked.generation[i]), there[name] or { generation = 0 }
+  if generation < before.generation then
     replies[i] = 'stale'
-  elseif generation == there.generation and there.token ~= token then
+  elseif generation == before.generation and not before.is_own then
     replies[i] = 'exists'
   else
-    if generation > there.generation then
-      there = { generation = generation, token = token, is_leased = #begun < allowed, at = at }
-      held[name] = there
-      created[#created + 1] = at
-      if there.is_leased then begun[#begun + 1] = name end
+    if generation > before.generation then
+      before = { generation = generation, is_own = true, is_leased = #begun < allowed, row = i }
+      there[name] = before
+      created[#created + 1] = i
+      if before.is_leased then begun[#begun + 1] = name end
     end
-    replies[i] = lease_ms > 0 and not there.is_leased and 'waiting' or 'created'
+    replies[i] = lease_ms > 0 and not before.is_leased and 'waiting' or 'created'
   end
 end
 
-local scores, states, records, group_of, lease_ends = {}, {}, {}, {}, {}
-local opened, every, waiting, jobless, ungrouped = {}, {}, {}, {}, {}
-for _, at in ipairs(created) do
-  local name, generation, delay_ms, record = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
-  local group, has_job, is_leased = ARGV[at + 4], ARGV[at + 5] == '1', held[name].is_leased
-  if held[name].at == at then -- else a higher generation of it follows in this very call
-    every[#every + 1] = name
-    scores[#scores + 1], scores[#scores + 2] = is_leased and 0 or now + delay_ms, name
-    states[#states + 1], states[#states + 2] = name, generation .. ':' .. token .. ':0'
-    records[#records + 1], records[#records + 2] = name, record
+local scores, states, records, group_of, lease_ends, opened = {}, {}, {}, {}, {}, {}
+local every, replaced, waiting, dues, backs = {}, {}, {}, {}, {}
+for _, i in ipairs(created) do
+  local name, at = names[i], #every + 1
+  if there[name].row == i then -- else a higher generation of it follows in this very call
+    local is_leased, turn, back = there[name].is_leased, asked.turn[i], tonumber(asked.back[i])
+    every[at] = name
+    if known[name] then replaced[#replaced + 1] = name end
+    scores[2 * at - 1], scores[2 * at] = is_leased and 0 or now + asked.delay_ms[i], name
+    states[2 * at - 1] = name
+    states[2 * at] = state_of(asked.generation[i], is_leased and token or short, is_leased and 1 or turn, back)
+    records[2 * at - 1], records[2 * at] = name, asked.record[i]
     if is_leased then
       lease_ends[#lease_ends + 1], lease_ends[#lease_ends + 2] = now + lease_ms, name
     else
-      waiting[#waiting + 1] = name
+      waiting[#waiting + 1], dues[#dues + 1], backs[#backs + 1] = name, scores[2 * at - 1], back
     end
-    local counted = limits.open_jobs > 0 and (is_leased or has_job) and opened or jobless
-    counted[#counted + 1] = name
-    if group ~= '' then
-      group_of[#group_of + 1], group_of[#group_of + 2] = name, group
-    else
-      ungrouped[#ungrouped + 1] = name
-    end
+    if limits.open_jobs > 0 and (is_leased or asked.has_job[i] == '1') then opened[#opened + 1] = name end
+    if asked.group[i] ~= '' then group_of[#group_of + 1], group_of[#group_of + 2] = name, asked.group[i] end
   end
 end
 
-call('ZADD', queue, scores) -- first, so that a server at maxmemory takes no new task
+step_out(replaced)
+call('ZADD', queue, scores) -- of new tasks the first write, so that a server at maxmemory takes none
+call('ZREM', leases, replaced)
+call('ZREM', dead, replaced)
+call('SREM', jobs, replaced)
+call('HDEL', groups, replaced)
 call('ZADD', leases, lease_ends)
-call('ZREM', leases, waiting)
-call('ZREM', dead, every)
 call('HSET', state, states)
 call('HSET', tasks, records)
 call('SADD', jobs, opened)
-call('SREM', jobs, jobless)
 call('HSET', groups, group_of)
-if #ungrouped > 0 then ungroup(ungrouped) end
+line_up(waiting, dues, backs)
 admit(pass, begun)
 return replies

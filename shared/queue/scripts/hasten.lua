@@ -4,19 +4,21 @@
 --           keeps its turn; one that is processed, dead, or of another generation is not touched. Nothing else changes.
 -- ARGV      for each task: name, generation, delay in ms
 -- Returns   for each task: 1 due sooner than before, 0 nothing changed
-local WIDTH = 3
-local names, replies, waiting, scores = column(1, WIDTH), {}, {}, {}
-for i, text in ipairs(call('HMGET', state, names)) do
-  local score = tonumber(redis.call('ZSCORE', queue, names[i]) or 0)
-  local due = now + tonumber(ARGV[i * WIDTH])
-  local hastened = parse(text) == ARGV[i * WIDTH - 1] and score > due
+local asked, replies, waiting, dues, backs, scores = rows(1, { 'name', 'generation', 'delay_ms' }), {}, {}, {}, {}, {}
+local stored = call('ZMSCORE', queue, asked.name)
+for i, text in ipairs(call('HMGET', state, asked.name)) do
+  local generation, _, _, back = parse(text)
+  local due = now + tonumber(asked.delay_ms[i])
+  local hastened = generation == asked.generation[i] and tonumber(stored[i] or 0) > due
   replies[i] = hastened and 1 or 0
   if hastened then
-    waiting[#waiting + 1] = names[i]
-    scores[#scores + 1], scores[#scores + 2] = due, names[i]
+    local at = #waiting + 1
+    waiting[at], dues[at], backs[at] = asked.name[i], due, back
+    scores[2 * at - 1], scores[2 * at] = due, asked.name[i]
   end
 end
 
-call('ZREM', queue, waiting)
+step_out(waiting)
 call('ZADD', queue, scores)
+line_up(waiting, dues, backs)
 return replies

@@ -1,0 +1,89 @@
+-- lines: where waiting tasks stand, beside the main set, which stays the truth: each in one place.
+--
+-- One that came back once in `once`, more often in `often`, by its due time. Any other in the lane of tasks with an open
+-- job, or without: `lines` holds `group\0due\0task`, `ring` each group's next turn: its head's due time, or a moment
+-- after its last turn. An entry counts only while the main set has the same due time.
+local FRESH, WITH_JOB = { lines = lines, ring = ring }, { lines = job_lines, ring = job_ring }
+
+local function due_text(due) return string.format('%013.0f', due) end
+
+-- Entries of a group, the oldest first.
+local function line_of(lane, group, offset, count)
+  return redis.call('ZRANGEBYLEX', lane.lines, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', offset, count)
+end
+
+-- Where tasks belong: for each place its members, with the group of each in a lane. `dues`: false for one that does not
+-- wait; `backs`: how often each came back.
+local function places(names, dues, backs)
+  local whose, has_job, found = call('HMGET', groups, names), call('SMISMEMBER', jobs, names), {}
+  for _, place in ipairs({ once, often, FRESH, WITH_JOB }) do found[place] = { members = {}, dues = {}, groups = {} } end
+  for i, name in ipairs(names) do
+    local due, back = dues[i], backs[i]
+    if due then
+      local place = found[back == 1 and once or back > 1 and often or has_job[i] == 1 and WITH_JOB or FRESH]
+      local at, group = #place.members + 1, whose[i] or ''
+      place.members[at], place.dues[at], place.groups[at] = name, due, group
+      if back == 0 then place.members[at] = group .. '\0' .. due_text(due) .. '\0' .. name end
+    end
+  end
+  return found
+end
+
+-- A group that waits for its turn keeps it; any other has it when its first task is due.
+local function join_ring(lane, whose, dues)
+  local soonest, names, sooner = {}, {}, {}
+  for i, group in ipairs(whose) do
+    if not soonest[group] then names[#names + 1] = group end
+    soonest[group] = math.min(soonest[group] or math.huge, math.max(dues[i], now))
+  end
+  for i, at in ipairs(call('ZMSCORE', lane.ring, names)) do
+    local turn = soonest[names[i]]
+    if not at or tonumber(at) >= now + 1 and tonumber(at) > turn then
+      sooner[#sooner + 1], sooner[#sooner + 2] = turn, names[i]
+    end
+  end
+  call('ZADD', lane.ring, sooner)
+end
+
+-- Let tasks that wait stand in line, once group and job of each are known.
+local function line_up(names, dues, backs)
+  if #names == 0 then return end
+  for place, found in pairs(places(names, dues, backs)) do
+    local scores = {}
+    for i, member in ipairs(found.members) do
+      scores[2 * i - 1], scores[2 * i] = place.ring and 0 or found.dues[i], member
+    end
+    call('ZADD', place.lines or place, scores)
+    if place.ring then join_ring(place, found.groups, found.dues) end
+  end
+end
+
+-- Take tasks out of line, before their scores, groups or jobs change.
+local function step_out(names)
+  if #names == 0 then return end
+  local dues, backs = call('ZMSCORE', queue, names), {}
+  for i, due in ipairs(dues) do
+    dues[i], backs[i] = tonumber(due or 0) > 0 and tonumber(due), 0
+  end
+  call('ZREM', once, names)
+  call('ZREM', often, names)
+  for lane, found in pairs(places(names, dues, backs)) do
+    call('ZREM', lane.lines or lane, found.members)
+    for _, group in ipairs(lane.ring and found.groups or {}) do
+      if #line_of(lane, group, 0, 1) == 0 then redis.call('ZREM', lane.ring, group) end
+    end
+  end
+end
+
+-- Let tasks of the main set, as ZRANGE WITHSCORES gives them, stand where they belong; those in process stand nowhere.
+local function catch_up(range)
+  local names, dues, backs = {}, {}, {}
+  for i = 1, #range, 2 do
+    if tonumber(range[i + 1]) > 0 then names[#names + 1], dues[#dues + 1] = range[i], tonumber(range[i + 1]) end
+  end
+  for i, text in ipairs(call('HMGET', state, names)) do
+    local _, _, _, back = parse(text)
+    backs[i] = back
+  end
+  line_up(names, dues, backs)
+end

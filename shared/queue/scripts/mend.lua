@@ -1,0 +1,55 @@
+-- mend: go through one key, a step at a time, and put right what a server or another release left.
+--
+-- Promise   Tasks of the main set that stand in no line are put there. What stands in a line though the main set does
+--           not say so is removed, and with it a group's turn where the group has nothing. Names that are neither in
+--           the main set nor dead are told: the caller asks their items what becomes of them.
+-- ARGV      1 which of KEYS to go through  2 where to go on, 0 first
+-- Returns   where to go on (0: that was all), names of tasks that a key knows but neither the main set nor the dead
+local key, STEP = KEYS[tonumber(ARGV[1])], 200
+local SCAN = { hash = 'HSCAN', zset = 'ZSCAN', set = 'SSCAN' }
+local scan = SCAN[redis.call('TYPE', key).ok]
+if not scan then return { '0', {} } end
+local found = redis.call(scan, key, ARGV[2], 'COUNT', STEP)
+local entries, width, strays = found[2], scan == 'SSCAN' and 1 or 2, {}
+
+local function members()
+  local list = {}
+  for i = 1, #entries, width do list[#list + 1] = entries[i] end
+  return list
+end
+
+-- Keep of a place what stands there by right.
+local function tidy(place, names)
+  local dues, backs, by_right, wrong = call('ZMSCORE', queue, names), {}, {}, {}
+  for i, text in ipairs(call('HMGET', state, names)) do
+    local _, _, _, back = parse(text)
+    dues[i], backs[i] = tonumber(dues[i] or 0) > 0 and tonumber(dues[i]), back
+  end
+  for _, member in ipairs(places(names, dues, backs)[place].members) do by_right[member] = true end
+  for _, member in ipairs(members()) do
+    if not by_right[member] then wrong[#wrong + 1] = member end
+  end
+  call('ZREM', place.lines or place, wrong)
+end
+
+if key == queue then
+  redis.call('DEL', served)
+  catch_up(entries)
+elseif key == once or key == often then
+  tidy(key, members())
+elseif key == lines or key == job_lines then
+  local names = members()
+  for i, member in ipairs(names) do names[i] = member:match('^%Z*%z%d+%z(.*)$') or '' end
+  tidy(key == lines and FRESH or WITH_JOB, names)
+elseif key == ring or key == job_ring then
+  local lane, empty = key == ring and FRESH or WITH_JOB, {}
+  for _, group in ipairs(members()) do
+    if #line_of(lane, group, 0, 1) == 0 then empty[#empty + 1] = group end
+  end
+  call('ZREM', lane.ring, empty)
+else
+  for _, name in ipairs(members()) do
+    if not redis.call('ZSCORE', queue, name) and not redis.call('ZSCORE', dead, name) then strays[#strays + 1] = name end
+  end
+end
+return { found[1], strays }

@@ -1,0 +1,159 @@
+-- ring: whose task goes next, for claim alone. Groups take turns; within a group the oldest task goes first.
+--
+-- A round takes up to `allowed` tasks, fresh ones while `slots` are free, and reads about `steps` entries of lines.
+local LANES = { FRESH, WITH_JOB }
+
+local function new_round(allowed, slots, steps)
+  local gone = { [once] = {}, [often] = {}, [FRESH] = {}, [WITH_JOB] = {} } -- entries to remove from each place
+  return { allowed = allowed, slots = slots, steps = steps, taken = {}, gone = gone, turns = {}, is_cut = false }
+end
+
+-- `at` is the next entry of those that were read, `read` how many of the line's were, until `is_read`: all.
+local function new_line(place, group)
+  return { place = place, group = group, members = {}, names = {}, dues = {}, at = 1, read = 0, is_read = false }
+end
+
+-- Add entries to lines, `of` each: those that the main set confirms; the rest go.
+local function confirm(round, of, members, names, dues)
+  for i, score in ipairs(call('ZMSCORE', queue, names)) do
+    local line = of[i]
+    if score == dues[i] or score and due_text(score) == dues[i] then
+      local at = #line.names + 1
+      line.members[at], line.names[at], line.dues[at] = members[i], names[i], tonumber(dues[i])
+    else
+      local gone = round.gone[line.place]
+      gone[#gone + 1] = members[i]
+    end
+  end
+end
+
+-- Read on in lines that are at the end of what was read.
+local function read(round, some, count)
+  local of, members, names, dues, n = {}, {}, {}, {}, 0
+  for _, line in ipairs(some) do
+    if round.steps <= 0 then break end
+    local found, from = line_of(line.place, line.group, line.read, count), #line.group + 2
+    for _, member in ipairs(found) do
+      n = n + 1
+      of[n], members[n], names[n], dues[n] = line, member, member:sub(from + 14), member:sub(from, from + 12)
+    end
+    round.steps, line.read, line.is_read = round.steps - 1 - #found, line.read + #found, #found < count
+  end
+  confirm(round, of, members, names, dues)
+end
+
+-- When the next task of a line is due; nil if it has none, or none within the steps.
+local function head(round, line, count)
+  while line.at > #line.names and not line.is_read and round.steps > 0 do read(round, { line }, count) end
+  return line.dues[line.at]
+end
+
+local function take(round, line)
+  local at, gone = line.at, round.gone[line.place]
+  round.taken[#round.taken + 1] = line.names[at]
+  gone[#gone + 1] = line.members[at]
+  line.at = at + 1
+end
+
+-- Up to `most` turns of a group: its oldest due tasks that may go; how many it had.
+local function serve(round, turn, most, count)
+  local fresh, with_job, had = turn[FRESH], turn[WITH_JOB], 0
+  while had < most do
+    local due = fresh and round.slots > 0 and head(round, fresh, count) or math.huge
+    local other_due = with_job and head(round, with_job, count) or math.huge
+    if due > now and other_due > now then break end
+    take(round, due <= other_due and fresh or with_job)
+    if due <= other_due then round.slots = round.slots - 1 end
+    had = had + 1
+  end
+  if had > 0 then turn.served = #round.taken end
+  return had
+end
+
+-- Let the groups take part that have something due in lanes that may go: in order, with a line for each lane.
+local function join(round, lanes)
+  local turns = round.turns
+  for _, lane in ipairs(lanes) do
+    local before = #turns
+    local range = redis.call('ZRANGEBYSCORE', lane.ring, '-inf', '(' .. now + 1, 'WITHSCORES', 'LIMIT', 0, round.allowed)
+    for i = 1, #range, 2 do
+      local group, since = range[i], tonumber(range[i + 1])
+      local turn = turns[group]
+      if not turn then
+        turn = { group = group, since = since }
+        turns[group], turns[#turns + 1] = turn, turn
+      end
+      turn.since, turn[lane] = math.min(turn.since, since), new_line(lane, group)
+    end
+    round.is_cut = round.is_cut or #range == 2 * round.allowed
+    if before > 0 and #range > 0 then -- a range is in order, two are not
+      table.sort(turns, function(a, b) return a.since < b.since or a.since == b.since and a.group < b.group end)
+    end
+  end
+end
+
+-- One turn for each group, again and again; the last one that has any left takes all that there is room for.
+local function go_round(round)
+  join(round, round.slots > 0 and LANES or { WITH_JOB })
+  local waiting, count, first = round.turns, math.ceil(round.allowed / math.max(1, #round.turns)) + 1, {}
+  for i = 1, math.min(#waiting, round.allowed) do
+    for _, lane in ipairs(LANES) do first[#first + 1] = waiting[i][lane] end
+  end
+  read(round, first, count)
+  while #waiting > 0 do
+    local again, each = {}, #waiting == 1 and round.allowed - #round.taken or 1
+    for _, turn in ipairs(waiting) do
+      if #round.taken == round.allowed then return end
+      if serve(round, turn, each, count) == each then again[#again + 1] = turn end
+    end
+    waiting = again
+  end
+end
+
+-- One of those that came back goes without a turn; most have their jobs' slots already.
+local function take_back(round, place)
+  local line, of, names, dues = new_line(place), {}, {}, {}
+  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, round.allowed)
+  for i = 1, #range, 2 do
+    local at = #names + 1
+    of[at], names[at], dues[at] = line, range[i], due_text(range[i + 1])
+  end
+  confirm(round, of, names, names, dues)
+  round.is_cut = #line.names < #names
+  for i, has_job in ipairs(call('SMISMEMBER', jobs, line.names)) do
+    line.at = i
+    if has_job == 1 or round.slots > 0 then
+      round.slots = round.slots - 1 + has_job
+      take(round, line)
+    end
+  end
+end
+
+-- When each group that took part has its next turn: once its head is due, or behind all that wait.
+local function next_turns(round)
+  local last = now
+  for _, lane in ipairs(LANES) do
+    local top = redis.call('ZREVRANGEBYSCORE', lane.ring, '(' .. now + 1, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    last = math.max(last, tonumber(top[2] or 0))
+  end
+  for _, lane in ipairs(LANES) do
+    local scores, none, elsewhere, behind = {}, {}, {}, {}
+    for _, turn in ipairs(round.turns) do
+      local line, at = turn[lane], turn.served and last + turn.served / 4096
+      local due = line and line.read > 0 and head(round, line, 1)
+      if due and due > now then at = due end
+      if line and line.is_read and not due then
+        none[#none + 1] = turn.group
+      elseif line and at then
+        scores[#scores + 1], scores[#scores + 2] = at, turn.group
+      elseif at then
+        elsewhere[#elsewhere + 1], behind[#behind + 1] = turn.group, at
+      end
+    end
+    for i, score in ipairs(call('ZMSCORE', lane.ring, elsewhere)) do
+      if score and tonumber(score) < now + 1 then scores[#scores + 1], scores[#scores + 2] = behind[i], elsewhere[i] end
+    end
+    call('ZREM', lane.ring, none)
+    call('ZADD', lane.ring, scores)
+  end
+end
