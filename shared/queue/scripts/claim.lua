@@ -98,7 +98,9 @@ call('ZADD', leases, lease_ends)
 call('HSET', state, states)
 if limits.open_jobs > 0 then call('SADD', jobs, names) end
 admit(pass, names)
-if pass.slow and #taken < pass.slow then redis.call('HDEL', gate, 'slow') end -- nothing is held back any more
+if pass.slow and which == 'ordinary' and #taken < allowed and round.slots > 0 then -- nothing is held back any more
+  redis.call('HDEL', gate, 'slow')
+end
 reply[2] = math.min(1, redis.call('ZCOUNT', once, '-inf', now))
 reply[3] = math.min(1, redis.call('ZCOUNT', often, '-inf', now))
 reply[5] = junk
