@@ -49,6 +49,10 @@ class MemoryQueue:
     def remove(self, key: str, member: str) -> None:
         self._key(key).pop(member, None)
 
+    def score(self, key: str, member: str) -> float | None:
+        score = self._key(key).get(member)
+        return None if score is None else float(score)
+
     def lasting(self) -> bool:
         return True
 
