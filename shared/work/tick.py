@@ -160,7 +160,7 @@ class Tick:
         """Claim and start; how many, and the seconds until the provider's next task falls due."""
         claim = self.queue.claim(provider, limit, which)
         if claim is None:
-            return 0, math.inf
+            return 0, self.queue.wait_seconds
         due: dict[Which, bool] = {"once": claim.once, "often": claim.often}
         for back, providers in self.came_back.items():
             if due[back] and provider not in providers:

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from shared.codec import dumps
-from shared.errors import StoreTooLarge
+from shared.errors import StoreTooLarge, StoreUnavailable
 from shared.outcome import Completed, Failed, Retry
 from shared.provider import Finding, Provider
 from shared.queue import Claimed, Hold
@@ -123,8 +123,8 @@ def noise(size: int) -> str:
 
 
 ENDS = {
-    "failed": "buried", "refused": "forgotten", "completed": "forgotten", "cancelled": "forgotten", "newer": "forgotten",
-    "newer failed": "forgotten",
+    "failed": "buried", "refused": "forgotten", "completed": "forgotten", "cancelled": "forgotten",
+    "newer": "forgotten", "newer failed": "forgotten",
 }  # fmt: skip
 ANSWERS = [completed({"mine": 1}), pending({"mine": 1}, id="j"), refused(), says(500, {})]
 every_end = pytest.mark.parametrize(("how", "becomes"), ENDS.items())
@@ -345,6 +345,26 @@ def test_a_store_that_cannot_be_read_leaves_the_record_as_it_was_and_nobody_is_a
     settlement = desk.work()
     assert (settlement.becomes, settlement.record, settlement.delay_seconds) == ("waiting", None, STORE_RETRY_SECONDS)
     assert desk.simulator.calls() == []
+
+
+@pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
+def test_it_says_that_the_store_did_not_answer(desk: Desk, operation: str) -> None:
+    desk.begin("job")
+    desk.outage.away = {operation}
+    assert desk.work(pending(id="j")).store_away
+    desk.outage.away = set()
+    assert not desk.work(pending(id="j")).store_away
+
+
+@pytest.mark.parametrize("verb", ["get", "save"])
+def test_an_error_that_the_store_answers_with_is_that_tasks_alone(desk: Desk, verb: str) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreUnavailable("DynamoDB: InternalServerError")
+
+    desk.begin("job")
+    desk.patch.setattr(desk.store, verb, refuse)
+    settlement = desk.work(pending(id="j"))
+    assert (settlement.counts_as, settlement.store_away) == ("released", False)
 
 
 @pytest.mark.promise("large", "data that even DynamoDB cannot hold end the task as `too-large`")
