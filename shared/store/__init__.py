@@ -4,5 +4,6 @@ from shared.store.item import Item, digest
 from shared.store.spill import CALL_SECONDS, Link
 from shared.store.store import Ended, Store
 from shared.store.table import Superseded, Table
+from shared.store.turns import Holder
 
-__all__ = ["CALL_SECONDS", "Ended", "Item", "Link", "Store", "Superseded", "Table", "digest"]
+__all__ = ["CALL_SECONDS", "Ended", "Holder", "Item", "Link", "Store", "Superseded", "Table", "digest"]

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A write that changed nothing: its generation is no longer pending, or its job is lost. `item`: what is there."""
+    """A write that changed nothing: `item`, what is there, is of another generation or status, or knows more.
+
+    More is a later holder, a later job, or what a callback told.
+    """
 
     item: Item | None
 
@@ -54,6 +57,14 @@ class Table:
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
         return Superseded(parse(reply.get("Item"))) if "Error" in reply else parse(reply.get("Attributes"))
+
+    def change(
+        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str, *, read_back: bool
+    ) -> Item | Superseded | None:
+        """`update` of a generation that is pending, if a `further` condition holds, too."""
+        values = {"generation": generation, "pending": "pending", **values}
+        condition = f"#generation = :generation AND #status = :pending{further}"
+        return self.update(task, expression, condition, values, read_back=read_back)
 
     def open_items(self, key: str, before: int) -> Iterator[dict[str, Any]]:
         """Keys and generation of what stands in the index `open` under `key`, written last before that."""

@@ -23,7 +23,7 @@ class Settlement:
     """What is to happen to a held task in the queue, and what it counts as in the tally.
 
     `outcome` and `record` are what the attempt found, if there was one; `item` is how the task has ended: before that,
-    or just now in the user's request.
+    or just now in the user's request. A pending one refused what was found, as it knows more.
     """
 
     hold: Hold

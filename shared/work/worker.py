@@ -6,11 +6,11 @@ moves in Redis (`settle.py`), and a generation that is no longer pending ends in
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
 from shared.logs import facts, log
-from shared.outcome import Completed, Failed, Pending, Retry
+from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider import Finding
 from shared.provider.wire.message import Reply
 from shared.queue import Add, Claimed, Hold
@@ -24,7 +24,7 @@ from shared.work.settle import Settlement
 STORE_RETRY_SECONDS = 10.0  # how long a task waits after its result could not be stored
 UNREADABLE_SECONDS = 60.0  # how long a task waits whose record a later version of this code wrote
 CANCEL_SECONDS = 5.0  # the longest that telling a provider of a cancellation may take
-DURABLE = ("outputs", "partial", "submitted_at", "resubmits")  # what an item keeps of its generation's record
+DURABLE = ("outputs", "partial", "submitted_at", "resubmits", "news")  # what an item keeps of its generation's record
 
 
 @dataclass
@@ -65,7 +65,8 @@ class Worker:
     def hear(self, item: Item, payload: Reply) -> Settlement | None:
         """What a callback says of a pending item, stored; None where the provider is to be asked now.
 
-        The settlement's hold has no token: the caller decides what becomes of the task in Redis.
+        The settlement's hold has no token: the caller decides what becomes of the task in Redis. A failure is none of a
+        job that follows the lost one.
         """
         hold, record = Hold(item.task, item.generation, token=""), record_of(item)
         provider = self.parts.providers[item.task.provider]
@@ -74,10 +75,13 @@ class Worker:
             return None
         if not isinstance(finding.outcome, Pending):
             jobless = replace(finding.record, outputs=None)  # its job is over: there is none to cancel
-            return self._store_finding(hold, record, Finding(finding.outcome, jobless))
-        if finding.record.digest != record.saved:
+            settlement = self._store_finding(hold, record, Finding(finding.outcome, jobless))
+            return None if settlement.item and settlement.item.status == "pending" else settlement
+        told = {name: getattr(finding.record, name) for name in ("outputs", "partial")}
+        news: dict[str, Any] = {name: None if value == getattr(record, name) else value for name, value in told.items()}
+        if news != dict.fromkeys(told):  # the rest is as it was read: a worker may have written since
             with suppress(StoreTooLarge):  # partial data is what one can do without
-                self.parts.store.learn(item.task, finding.record, self.parts.clock())
+                self.parts.store.learn(item.task, replace(record, **news), self.parts.clock())
         if finding.outcome.delay_seconds == 0:
             return None
         return Settlement(hold, counts_as="snoozed", outcome=finding.outcome)
@@ -109,7 +113,8 @@ class Worker:
                     settlement = replace(found, verb="complete", counts_as="completed")
                 case Failed(reason, error):
                     text = {"reason": reason, "error": error, "refused": inline}
-                    written = store.fail(hold.task, hold.generation, text, now, read_back=inline)
+                    job = before.resubmits
+                    written = store.fail(hold.task, hold.generation, text, now, resubmits=job, read_back=inline)
                     refused = replace(found, verb="forget", counts_as="refused")
                     settlement = refused if inline else replace(found, verb="bury", counts_as="buried")
                 case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
@@ -128,26 +133,33 @@ class Worker:
             return _unstored(found, before)
         if not isinstance(written, Superseded):
             return replace(settlement, item=written)
-        if written.item and written.item.is_pending(hold.generation):
-            # we come late: that job is lost, and another may be open
-            return replace(settlement, record=_resumed(record, written.item))
-        return self._ended(hold, written.item, record)
+        there = written.item
+        if there and there.is_pending(hold.generation):  # it knows more than we do
+            if isinstance(outcome, Failed):
+                settlement = replace(found, delay_seconds=STORE_RETRY_SECONDS)
+            own = before if isinstance(outcome, Failed) or _is_resubmit(outcome) else record
+            return replace(settlement, record=_resumed(own, there), item=there)
+        return self._ended(hold, there, record)
 
     def _keep(self, hold: Hold, record: Record, outcome: Pending | Retry, now: int) -> tuple[Superseded | None, Record]:
         """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""
         if record.digest != record.saved:
+            resubmit = _is_resubmit(outcome)
             try:
-                resubmit = isinstance(outcome, Retry) and outcome.reason is Reason.RESUBMIT
-                return self.parts.store.save(hold.task, record, now, resubmit=resubmit), record.confirmed(now)
+                written = self.parts.store.save(hold.task, record, now, resubmit=resubmit)
             except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
                 if record.partial is None:
                     raise
                 return self._keep(hold, replace(record, partial=None), outcome, now)
+            there = written.item if written else None
+            if there and there.is_pending(hold.generation) and there.news > record.news and not resubmit:
+                return self._keep(hold, _resumed(record, there), outcome, now)  # what is not told of there is ours
+            return written, record.confirmed(now)
         if isinstance(outcome, Pending) and now - record.confirmed_at > self.parts.settings.confirm_seconds * 1000:
             item = self.parts.store.get(hold.task, now)
             if item is None or not item.is_pending(hold.generation):
                 return Superseded(item), record
-            return None, _resumed(record, item).confirmed(now)
+            return None, replace(_resumed(record, item), confirmed_at=now)
         return None, record
 
     def _ended(self, hold: Hold, item: Item | None, record: Record | None = None) -> Settlement:
@@ -185,10 +197,19 @@ def add_of(task: Task, record: Record, delay_seconds: float = 0) -> Add:
 
 
 def _resumed(record: Record, item: Item) -> Record:
-    """The record, with what an earlier attempt of this generation left in the item: a job, or the loss of one."""
-    if item.outputs is None and item.resubmits <= record.resubmits:
-        return record
-    return replace(record, **{name: getattr(item, name) for name in DURABLE}).confirmed(item.updated_at)
+    """The record, with what its generation has in the item: a job, the loss of one, what a callback told.
+
+    Its own stays only where the item has none. `saved` is of what the item has.
+    """
+    there = {name: getattr(item, name) for name in DURABLE}
+    known = replace(record, **there).confirmed(item.updated_at)
+    if item.resubmits > record.resubmits:
+        return known
+    return replace(known, **{name: getattr(record, name) for name in DURABLE if there[name] is None})
+
+
+def _is_resubmit(outcome: Outcome) -> bool:
+    return isinstance(outcome, Retry) and outcome.reason is Reason.RESUBMIT
 
 
 def _unstored(found: Settlement, before: Record) -> Settlement:
