@@ -31,6 +31,13 @@ class Store:
     retention_seconds: int
     spill: Spill = field(default_factory=Spill)
 
+    def know_time(self) -> None:
+        """Make sure that the clock is the store's before a deadline is judged: a read, if no reply has told the time.
+
+        Once in an environment's life. Raises StoreUnavailable.
+        """
+        self.table.know_time()
+
     def get(self, task: Task, now: int) -> Item | None:
         """The task's item as it stands, read consistently; None if there is none, or none since its expiry."""
         item = self.table.get(task)

@@ -50,6 +50,7 @@ class Reconciler:
     def _requeue(self, name: str, is_open: set[Task], remaining: Callable[[], float]) -> Counter[str]:
         """Queue every open item, older than a lease, whose generation or a higher one Redis does not hold."""
         tally: Counter[str] = Counter()
+        self.store.know_time()
         before = self.clock() - int(self.lease_seconds * 1000)
         for batch in _batches(self.store.open_since(name, before), remaining, tally):
             places = self.queue.look([task for task, _ in batch])

@@ -25,6 +25,8 @@ class MemoryStore:
         twin.items = dict(self.items)
         return twin
 
+    def know_time(self) -> None: ...
+
     def get(self, task: Task, now: int) -> Item | None:
         item = self.items.get(task)
         return None if item is None or item.expired(now) else item
