@@ -23,7 +23,8 @@ class Record:
     `outputs` is None until the provider has taken the job, then what is needed to poll it. `submitted_at` is the first
     submit, `job_at` the one that the provider took, `asked_at` the last attempt. `polls` counts the job's pending
     replies, `errors` the errors since the last good reply, `attempts` every attempt. `unauthorized_at` is when the last
-    reply was a 401 that a new token may mend.
+    reply was a 401 that a new token may mend. `news` counts what the item had been told by callbacks when it was last
+    read.
     """
 
     generation: int
@@ -37,6 +38,7 @@ class Record:
     job_at: int | None = None
     asked_at: int | None = None
     resubmits: int = 0
+    news: int = 0
     polls: int = 0
     errors: int = 0
     attempts: int = 0
@@ -44,6 +46,7 @@ class Record:
     unauthorized_at: int | None = None
     saved: str | None = None
     confirmed_at: int = 0
+    result: str | None = None
 
     @property
     def digest(self) -> str:

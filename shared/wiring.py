@@ -6,7 +6,6 @@ top, so that this happens while the environment starts.
 
 import os
 import random
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from shared.provider.callback_url import CallbackUrls
     from shared.provider.language.rules import Rules
     from shared.queue import Queue
-    from shared.store import Store
+    from shared.store import Clock, Store
     from shared.work.notify import Notifier
     from shared.work.parts import Parts
     from shared.work.reconcile import Reconciler
@@ -37,8 +36,16 @@ SHIPPED = Path(__file__).parent / "providers"
 
 
 def clock() -> int:
-    """Now, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
+    """Now by the store's clock, in epoch milliseconds; by this machine's until DynamoDB has replied."""
+    return store_clock()()
+
+
+@cache
+def store_clock() -> "Clock":
+    """What corrects this machine's clock by the store's replies."""
+    from shared.store import Clock
+
+    return Clock()
 
 
 @cache
@@ -95,7 +102,7 @@ def store() -> "Store":
 
     chosen = settings()
     spill = Spill(s3, chosen.spill_bucket, spill_bytes=chosen.spill_bytes, days=chosen.spill_days)
-    return Store(Table(dynamodb(), chosen.table_name), chosen.retention_seconds, spill)
+    return Store(Table(dynamodb(), chosen.table_name, store_clock()), chosen.retention_seconds, spill)
 
 
 def s3() -> Any:

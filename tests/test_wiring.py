@@ -80,6 +80,13 @@ def test_the_clock_tells_epoch_milliseconds() -> None:
     assert before <= wiring.clock() <= time.time_ns() // 1_000_000
 
 
+def test_the_clock_is_corrected_by_what_the_store_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring.store_clock(), "host", lambda: 1_750_000_300_000)
+    assert wiring.store().table.clock is wiring.store_clock()
+    wiring.store_clock().hear({"date": "Sun, 15 Jun 2025 15:06:40 GMT"}, 1_750_000_300_000)
+    assert wiring.clock() == wiring.parts().clock() == 1_750_000_000_500
+
+
 # --- Redis
 
 

@@ -44,7 +44,11 @@ class Spilled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What is known of a task. Values that the item lacks are None; `data` may be Spilled."""
+    """What is known of a task. Values that the item lacks are None; `data` may be Spilled.
+
+    `turn` and `holder` are of the last holder that wrote, `finished` is the last turn whose attempt is known to have
+    ended, `crashes` counts the turns in a row that ended their workers, `news` how often a callback told something.
+    """
 
     task: Task
     status: Status
@@ -55,6 +59,11 @@ class Item:
     expires_at: int | None = None
     submitted_at: int | None = None
     resubmits: int = 0
+    turn: int = 0
+    holder: str = ""
+    finished: int | None = None
+    crashes: int = 0
+    news: int = 0
     input_digest: str
     group: str = ""
     begun_by: str = field(default="", compare=False)

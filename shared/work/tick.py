@@ -183,6 +183,7 @@ class Tick:
         limits, lost_token = self.parts.providers[provider].rules.limits, self.lost_tokens.get(provider, "")
         if self.elapsed() < self.redis_rests_until:
             return 0, math.inf
+        since = self.worker.keeper.instant()
         try:
             claim = self.parts.queue.claim(
                 provider,
@@ -208,7 +209,7 @@ class Tick:
             self.settle(provider, [Settlement(claimed.hold) for claimed in claim.tasks])
             return 0, math.inf
         for claimed in claim.tasks:
-            self.in_flight[self.pool.submit(self.worker.work, claimed, self.parts.settings.attempt_seconds)] = claimed
+            self.in_flight[self.pool.submit(self.worker.work, claimed, since)] = claimed
         return len(claim.tasks), math.inf if claim.wait_seconds is None else claim.wait_seconds
 
     def collect(self, wait_seconds: float) -> None:

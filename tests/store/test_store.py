@@ -48,14 +48,6 @@ COMPRESSED: Json = [math.pi, 5e-324, {"": [[]]}] * (GZIP_ABOVE_BYTES // 10)
 VALUES = (*EXACT, nested(40), COMPRESSED)
 
 
-@pytest.fixture(params=["memory", "moto"])
-def store(request: pytest.FixtureRequest) -> Any:
-    """A store with nothing in it."""
-    if request.param == "memory":
-        return MemoryStore(RETENTION_SECONDS)
-    return Store(Table(request.getfixturevalue("dynamodb"), TABLE), RETENTION_SECONDS)
-
-
 @pytest.fixture
 def raw(dynamodb: "DynamoDBClient") -> Callable[[], dict[str, Any]]:
     """The item's attributes as DynamoDB has them."""

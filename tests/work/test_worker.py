@@ -19,7 +19,7 @@ from shared.store import Item
 from shared.store.item import MAX_VALUE_BYTES
 from shared.task import Task
 from shared.work.settle import Settlement
-from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, record_of
+from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, _resumed, record_of
 from tests.support.backend import Backend
 from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, JOB, Said, Simulator, completed, pending, refused, says
@@ -447,7 +447,9 @@ def test_a_resubmit_that_could_not_be_stored_does_not_happen(desk: Desk) -> None
 
 @pytest.mark.promise("once", "a late worker does not write a lost job over the one that followed")
 @pytest.mark.parametrize(
-    "answer", [pending({"old": 1}), says(500, {}), says(200, {"status": "lost"})], ids=["pending", "error", "lost"]
+    "answer",
+    [pending({"old": 1}), says(500, {}), says(200, {"status": "lost"}), refused("no")],
+    ids=["pending", "error", "lost", "refused"],
 )
 def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_followed(desk: Desk, answer: Said) -> None:
     desk.begin("job")
@@ -461,6 +463,57 @@ def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_foll
     assert (desk.item.outputs, desk.item.resubmits, desk.item.partial) == ({"id": "j-2"}, 1, None)
     desk.again(settlement)
     assert desk.simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-2"]
+
+
+# --- what a callback told meanwhile
+
+
+def told(desk: Desk, **news: Any) -> None:
+    """A callback comes, whose provider has another link or partial data for the job."""
+    known = dataclasses.replace(record_of(desk.item), outputs=None, partial=None)
+    desk.store.learn(desk.begun.task, dataclasses.replace(known, **news), desk.clock())
+
+
+@pytest.mark.promise("once", "what a callback told stays, whatever a worker saves that does not know of it")
+def test_what_a_callback_told_during_a_poll_is_kept_and_the_next_poll_uses_it(desk: Desk) -> None:
+    """C1's sibling: two that learn of one job at once."""
+    desk.begin("job")
+    known = desk.save(desk.record(outputs={"id": "j-1"})).confirmed(desk.clock())
+    answer = pending({"polled": 1}, id="j-1").after(lambda: told(desk, outputs={"id": "j-2"}))
+    settlement = desk.work(answer, pending({"polled": 2}), record=known)
+    assert (desk.item.outputs, desk.item.partial) == ({"id": "j-2"}, {"polled": 1})
+    kept(desk.again(settlement))
+    assert desk.simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-2"]
+    assert (desk.item.outputs, desk.item.partial) == ({"id": "j-2"}, {"polled": 2})
+
+
+def test_a_job_is_kept_though_a_callback_told_of_it_before_its_submit_was_stored(desk: Desk) -> None:
+    """Else a loss of Redis now would submit it twice."""
+    desk.begin("job")
+    known = kept(desk.work(pending(id="j-9").after(lambda: told(desk, partial={"told": 1}))))
+    assert (desk.item.outputs, desk.item.partial) == ({"id": "j-9"}, {"told": 1})
+    assert desk.item.submitted_at == desk.clock()
+    assert known.saved == known.digest == record_of(desk.item).digest
+
+
+def test_a_job_of_which_a_callback_told_meanwhile_is_not_given_up_but_asked_about_again(desk: Desk) -> None:
+    desk.begin("job")
+    known = desk.save(desk.record(outputs={"id": "j-1"})).confirmed(desk.clock())
+    lost = says(200, {"status": "lost"}).after(lambda: told(desk, partial={"told": 1}))
+    settlement = desk.work(lost, pending(), record=known)
+    assert (desk.item.outputs, desk.item.partial, desk.item.resubmits) == ({"id": "j-1"}, {"told": 1}, 0)
+    desk.again(settlement)
+    assert desk.simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-1"]
+
+
+def test_a_refused_record_knows_what_the_item_has_and_keeps_its_own_job(desk: Desk) -> None:
+    """What the item lacks is saved with the next attempt: the digest is of what it holds."""
+    desk.begin("job")
+    there = dataclasses.replace(desk.item, partial={"there": 1}, news=1)
+    own = desk.record(outputs={"id": "j"}, partial={"own": 1}, submitted_at=5)
+    resumed = _resumed(own, there)
+    assert (resumed.outputs, resumed.partial, resumed.submitted_at, resumed.news) == ({"id": "j"}, {"there": 1}, 5, 1)
+    assert resumed.saved == record_of(there).digest != resumed.digest
 
 
 # --- crashes, junk, and faults of our own
