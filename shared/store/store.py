@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from shared.bounds import cut
 from shared.codec import Json
-from shared.errors import StoreTooLarge
+from shared.logs import log
 from shared.record import Record
 from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_keys, packed
 from shared.store.spill import Spill
@@ -119,12 +120,12 @@ class Store:
         return written
 
     def fail(self, task: Task, generation: int, error: dict[str, Json], now: int, *, read_back: bool = True) -> Ended:
-        """End the generation without data: `error` is {reason, error, refused}; an oversized one is cut."""
-        try:
-            text = packed(error, "error")
-        except StoreTooLarge:
-            text = packed(error | {"error": "the provider's error is too large to keep"}, "error")
-        return self._end(task, generation, now, {"status": "failed", "error": text}, read_back=read_back)
+        """End the generation without data: `error` is {reason, error, refused}, its `error` cut to its bound."""
+        detail = cut(error["error"], "detail")
+        if detail is not error["error"]:
+            log.warning("cut", extra={"provider": task.provider, "task": task.name, "generation": generation})
+        sets = {"status": "failed", "error": packed(error | {"error": detail}, "error")}
+        return self._end(task, generation, now, sets, read_back=read_back)
 
     def cancel(self, task: Task, generation: int, now: int) -> Ended:
         """End the generation because nobody wants it any more."""

@@ -136,13 +136,8 @@ class Worker:
     def _keep(self, hold: Hold, record: Record, outcome: Pending | Retry, now: int) -> tuple[Superseded | None, Record]:
         """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""
         if record.digest != record.saved:
-            try:
-                resubmit = isinstance(outcome, Retry) and outcome.reason is Reason.RESUBMIT
-                return self.parts.store.save(hold.task, record, now, resubmit=resubmit), record.confirmed(now)
-            except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
-                if record.partial is None:
-                    raise
-                return self._keep(hold, replace(record, partial=None), outcome, now)
+            resubmit = isinstance(outcome, Retry) and outcome.reason is Reason.RESUBMIT
+            return self.parts.store.save(hold.task, record, now, resubmit=resubmit), record.confirmed(now)
         if isinstance(outcome, Pending) and now - record.confirmed_at > self.parts.settings.confirm_seconds * 1000:
             item = self.parts.store.get(hold.task, now)
             if item is None or not item.is_pending(hold.generation):

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Self
 
+from shared.bounds import cut
 from shared.codec import Json, dumps, loads
-from shared.errors import StoreTooLarge
 from shared.record import Record
 from shared.store import Ended, Item, Superseded
 from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
@@ -89,10 +89,7 @@ class MemoryStore:
         )
 
     def fail(self, task: Task, generation: int, error: dict[str, Json], now: int, *, read_back: bool = True) -> Ended:
-        try:
-            error = _kept(error, "error")
-        except StoreTooLarge:
-            error = error | {"error": "the provider's error is too large to keep"}
+        error = _kept(error | {"error": cut(error["error"], "detail")}, "error")
         return self._end(task, generation, "failed", now, read_back=read_back, error=error)
 
     def cancel(self, task: Task, generation: int, now: int) -> Ended:
