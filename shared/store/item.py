@@ -109,10 +109,8 @@ def checked(value: Json, name: str) -> bytes:
 
 
 def compressed(text: bytes) -> bytes:
-    """A text as it is stored: compressed above 4 KB, if that makes it smaller."""
-    if len(text) <= GZIP_ABOVE_BYTES:
-        return text
-    return min(text, gzip.compress(text, compresslevel=6, mtime=0), key=len)
+    """A JSON text as it is stored: compressed above 4 KB, which makes every such text smaller."""
+    return text if len(text) <= GZIP_ABOVE_BYTES else gzip.compress(text, compresslevel=6, mtime=0)
 
 
 def digest(value: Json) -> str:

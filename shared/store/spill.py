@@ -58,7 +58,6 @@ class Spill:
         body, in_answer = compressed(text), carried(text.decode())
         if len(body) <= self.spill_bytes and in_answer <= LINK_ABOVE_BYTES:
             return text.decode() if body is text else body
-        body = gzip.compress(text, mtime=0) if body is text else body
         digest = hashlib.sha256(body).hexdigest()
         folder = f"{task.provider}/{hashlib.sha256(task.name.encode()).hexdigest()}/{generation}"
         spilled = Spilled(f"{folder}/data-{digest}", digest, len(body), in_answer, now)

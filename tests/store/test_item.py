@@ -8,7 +8,7 @@ import pytest
 from boto3.dynamodb.types import TypeSerializer
 
 from shared.bounds import BOUNDS
-from shared.codec import MAX_DEPTH
+from shared.codec import MAX_DEPTH, dumps
 from shared.errors import StoreTooLarge
 from shared.store import Item
 from shared.store.item import (
@@ -87,9 +87,11 @@ def test_a_value_that_would_compress_well_is_measured_before(name: str, monkeypa
             packed(too_large, name)
 
 
-def test_what_gzip_would_only_lengthen_stays_text() -> None:
-    assert compressed(noise := random.Random(1).randbytes(6000)) is noise
-    assert len(compressed(b"d" * 6000)) < 100
+@pytest.mark.parametrize("high", [127, 0x7FF, 0xD7FF, 0x10FFFF])
+def test_even_noise_is_smaller_compressed_so_no_value_takes_more_than_its_bound(high: int) -> None:
+    noise = random.Random(1)
+    text = dumps("".join(chr(noise.randint(high // 2, high)) for _ in range(2500))).encode()
+    assert len(compressed(text)) <= len(text)
 
 
 def test_all_bounds_together_fit_into_an_item() -> None:
