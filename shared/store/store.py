@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from shared.bounds import cut
 from shared.codec import Json
-from shared.errors import StoreTooLarge
+from shared.logs import log
 from shared.record import Record
 from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_keys, packed
 from shared.store.spill import Spill
@@ -165,20 +166,19 @@ class Store:
         resubmits: int | None = None,
         read_back: bool = True,
     ) -> Ended:
-        """End the generation without data: `error` is {reason, error, refused}; an oversized one is cut.
+        """End the generation without data: `error` is {reason, error, refused}; its `error` cut to its bound.
 
         `resubmits`, if given, is whose job has failed: where the item counts more, that says nothing of the job there.
         """
-        try:
-            text = packed(error, "error")
-        except StoreTooLarge:
-            text = packed(error | {"error": "the provider's error is too large to keep"}, "error")
+        detail = cut(error["error"], "detail")
+        if detail is not error["error"]:
+            log.warning("cut", extra={"provider": task.provider, "task": task.name, "generation": generation})
         mine, further = held(by)
         values = {}
         if resubmits is not None:
             values = {"resubmits": resubmits}
             further += " AND (attribute_not_exists(#attempt) OR #attempt.#resubmits <= :resubmits)"
-        sets = mine | {"status": "failed", "error": text}
+        sets = mine | {"status": "failed", "error": packed(error | {"error": detail}, "error")}
         return self._end(task, generation, now, sets, values=values, further=further, read_back=read_back)
 
     def cancel(self, task: Task, generation: int, now: int) -> Ended:

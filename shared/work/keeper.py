@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+from shared.bounds import RESULT_BYTES
 from shared.codec import dumps
 from shared.errors import StoreTooLarge, StoreUnavailable, StoreUnreachable
 from shared.logs import facts, log
@@ -25,7 +26,6 @@ from shared.work.turn import Instant, Turn
 
 STORE_RETRY_SECONDS = 10.0  # how long a task waits after its result could not be stored
 STORE_PAUSE_SECONDS = 1.0  # how long a result in hand waits before it is stored once more
-RESULT_BYTES = 32_768  # so much of a result that could not be stored is kept in the record
 CANCEL_SECONDS = 5.0  # the longest that telling a provider of a cancellation may take
 DURABLE = ("outputs", "partial", "submitted_at", "resubmits", "news")  # what an item keeps of its generation's record
 
@@ -119,12 +119,7 @@ class Keeper:
         hold, now = turn.hold, self.parts.clock()
         if record.digest != record.saved:
             resubmit = _is_resubmit(outcome)
-            try:
-                written = self.parts.store.save(hold.task, record, now, by=turn.by, resubmit=resubmit)
-            except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
-                if record.partial is None:
-                    raise
-                return self._saved(turn, replace(record, partial=None), outcome)
+            written = self.parts.store.save(hold.task, record, now, by=turn.by, resubmit=resubmit)
             there = written.item if written else None
             if there and there.is_pending(hold.generation) and there.news > record.news and not resubmit:
                 return self._saved(turn, resumed(record, there), outcome)  # what is not told of there is ours

@@ -136,6 +136,19 @@ def test_where_a_result_is_to_be_fetched_the_news_is_kept_and_the_worker_does_th
     assert hook.item() == kept  # a repeated one writes nothing
 
 
+def test_what_is_too_large_in_a_callback_is_left_out_and_the_provider_is_asked_about_the_rest(hook: Hook) -> None:
+    """C12: whatever else it brings is kept; outputs, which a task cannot do without, are left to the next poll."""
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED, "poll": RESULT["poll"]})
+    hook.wait()
+    status = '{"status": "async processing in progress"'
+    hook.call(f'{status}, "link": "r", "data": "{"é" * 20_000}\\ud800"}}'.encode())  # as JSON text three times as long
+    assert (hook.item().outputs, hook.item().partial) == ({"id": "j", "link": "r"}, None)
+    assert hook.place() == LATER
+    hook.call(f'{status}, "link": "{"d" * 30_000}"}}'.encode())
+    assert (hook.item().status, hook.item().outputs) == ("pending", {"id": "j", "link": "r"})
+    assert hook.place() == DUE
+
+
 @pytest.mark.promise("limits", "a callback asks the provider nothing")
 def test_a_provider_is_never_asked_by_a_callback_not_even_to_cancel(hook: Hook, simulator: Simulator) -> None:
     hook.provider = simulator.provider(JOB | {"callback": SIGNED})

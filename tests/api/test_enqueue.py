@@ -38,6 +38,7 @@ from tests.support.simulator import (
     Said,
     Simulator,
     completed,
+    pending,
     refused,
     says,
 )
@@ -75,6 +76,15 @@ def test_while_it_is_asked_for_the_first_time_the_task_is_held_at_0(front: Front
     front.simulator.say(PENDING.after(lambda: seen.extend([front.state()["a"][0], front.bench.score("a")])))
     front.ask()
     assert seen == ["processing", 0]
+
+
+def test_a_first_answer_says_what_was_left_out_of_it(front: Front) -> None:
+    """C12."""
+    front.simulator.say(pending("d" * 9_000_000))
+    answer = front.ask()
+    assert (answer.status, answer.body["data"]) == (202, None)
+    assert answer.body["reason"] == "left out as too large: partial"
+    assert "reason" not in front.ask("b", wait=0).body
 
 
 def test_what_the_provider_knows_at_once_is_stored_and_answered_whole(front: Front) -> None:

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Self
 
+from shared.bounds import cut
 from shared.codec import Json, dumps, loads
-from shared.errors import StoreTooLarge
 from shared.record import Record
 from shared.store import Ended, Holder, Item, Superseded
 from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
@@ -118,10 +118,7 @@ class MemoryStore:
         resubmits: int | None = None,
         read_back: bool = True,
     ) -> Ended:
-        try:
-            error = _kept(error, "error")
-        except StoreTooLarge:
-            error = error | {"error": "the provider's error is too large to keep"}
+        error = _kept(error | {"error": cut(error["error"], "detail")}, "error")
         item = self.items.get(task)
         if item is not None and resubmits is not None and item.resubmits > resubmits:
             return Superseded(item)

@@ -365,7 +365,7 @@ def test_what_dynamodb_cannot_hold_ends_the_task_as_too_large(desk: Desk, provid
 def test_an_error_that_dynamodb_cannot_hold_is_cut(desk: Desk) -> None:
     assert desk.work(refused(noise(MAX_VALUE_BYTES["error"]))).verb == "bury"
     assert desk.item.error["reason"] == "upstream"
-    assert "too large" in desk.item.error["error"]
+    assert "… (cut, " in desk.item.error["error"]
 
 
 def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(desk: Desk) -> None:
@@ -375,6 +375,25 @@ def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(
     assert (desk.item.status, desk.item.outputs, desk.item.partial) == ("pending", {"id": "j"}, None)
     desk.again(first)
     assert desk.outage.calls == []
+
+
+@pytest.mark.parametrize("name", ["data", "progress"])
+def test_what_a_provider_says_beyond_all_bounds_reaches_neither_redis_nor_the_item(desk: Desk, name: str) -> None:
+    """C12: 9 MB of one letter, which compress to 9 KB."""
+    desk.providers["job"] = desk.simulator.provider(JOB | {"partial": "body.data", "progress": "body.progress"})
+    desk.begin("job")
+    first = desk.work(pending(**{name: "d" * 9_000_000}, id="j"))
+    assert (first.verb, desk.item.outputs, desk.item.partial) == ("release", {"id": "j"}, None)
+    assert len(kept(first).to_text()) < 1000
+    second = desk.again(first, pending({"small": 1}, id="j"))
+    assert (desk.item.partial, kept(second).reason) == ({"small": 1}, None)
+
+
+def test_an_error_text_of_a_megabyte_is_cut_in_the_item(desk: Desk) -> None:
+    """C12."""
+    desk.work(refused("d" * 1_000_000))
+    assert desk.item.error["error"].startswith("ddd")
+    assert desk.item.error["error"].endswith("… (cut, 1000000 characters)")
 
 
 def test_a_failure_that_dynamodb_has_no_room_for_is_tried_again_soon(desk: Desk) -> None:
