@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import Add, Claim, Hold, Queue, Release
+from shared.queue import Add, Becomes, Claim, Hold, Queue, Settle
 from shared.task import Task
 from tests.support.keys import PROVIDER, Bench, Keys, key_of
 
 LEASE_SECONDS = 3000.0
 """Far longer than a test takes on a server, whose own time goes on: only `rewind` lets it pass."""
-SETTLING = ("complete", "release", "bury", "forget")
+SETTLING: tuple[Becomes, ...] = get_args(Becomes)
 
 
 def task(name: str = "a") -> Task:
@@ -63,21 +63,21 @@ class Desk(Bench):
         return [one.hold for one in self.claim(limits, **options).tasks]
 
     def settle(
-        self, verb: str, *holds: Hold, health: Health = UNKNOWN, delay: float = 5000, has_job: bool = True
+        self,
+        becomes: Becomes,
+        *holds: Hold,
+        health: Health = UNKNOWN,
+        delay: float = 5000,
+        has_job: bool = True,
+        attempted: bool = True,
     ) -> list[bool]:
-        """Settle these in one call of one of SETTLING."""
-        calls = {
-            "complete": lambda: self.queue.complete(holds, health),
-            "release": lambda: self.queue.release([Release(hold, delay, None, has_job) for hold in holds], health),
-            "bury": lambda: self.queue.bury(holds, health),
-            "forget": lambda: self.queue.forget([(hold.task, hold.generation) for hold in holds], health),
-        }
-        return calls[verb]()
+        """Settle these in one call, all alike."""
+        rows = [Settle(hold, becomes, delay, None, has_job, attempted) for hold in holds]
+        return self.queue.settle(rows, health)
 
     def has_lost(self, hold: Hold) -> bool:
         """Whether its holder can no longer move the task."""
-        late = self.queue.release([Release(hold, 0, "late")])
-        return [*self.queue.complete([hold]), *late, *self.queue.bury([hold])] == [False] * 3
+        return [self.settle(becomes, hold) for becomes in SETTLING] == [[False]] * len(SETTLING)
 
     def write(self, part: str, member: str, value: float | str) -> None:
         """Touch one of the provider's keys."""

@@ -13,6 +13,7 @@ from shared.api.preference import Preferences
 from shared.api.request import TaskRequest
 from shared.errors import NotifyUnavailable, Problem
 from shared.provider import Provider
+from shared.queue import End
 from shared.store import Item
 from shared.task import Task
 from shared.work.worker import Worker
@@ -79,17 +80,17 @@ class Front(Backend):
         """A worker completes the task."""
         item = self.item(name, provider)
         self.store.complete(item.task, item.generation, data, self.clock())
-        self.queue.forget([(item.task, item.generation)])
+        self.queue.end([End(item.task, item.generation, "dropped")])
 
     def fail(self, name: str = "a", provider: str = "example") -> None:
         """A worker ends the task as failed."""
         item = self.item(name, provider)
         error = {"reason": "timeout", "error": "too slow", "refused": False}
         self.store.fail(item.task, item.generation, error, self.clock())
-        self.queue.forget([(item.task, item.generation)])
+        self.queue.end([End(item.task, item.generation, "dropped")])
 
     def cancel(self, name: str = "a") -> None:
         """A user cancels the task."""
         item = self.item(name)
         self.store.cancel(item.task, item.generation, self.clock())
-        self.queue.forget([(item.task, item.generation)])
+        self.queue.end([End(item.task, item.generation, "dropped")])

@@ -1,0 +1,230 @@
+"""Where waiting tasks stand in the double, and whose goes next: as lines.lua and ring.lua do."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Literal, TypeAlias
+
+from tests.support.memory_parts import Parts, Scores
+
+Lane: TypeAlias = Literal["lines", "job_lines"]
+Place: TypeAlias = Literal["lines", "job_lines", "once", "often"]
+LANES: tuple[Lane, Lane] = ("lines", "job_lines")
+RINGS: Mapping[Place, str] = {"lines": "ring", "job_lines": "job_ring"}
+
+
+def member_of(group: str, due: float, name: str) -> str:
+    return f"{group}\0{due_text(due)}\0{name}"
+
+
+def due_text(due: float) -> str:
+    return f"{due:013.0f}"
+
+
+def place_of(parts: Parts, name: str, due: float, came_back: int) -> tuple[Place, str, str]:
+    """Where a task stands that is due then: the place, its member there, its group."""
+    group = parts.groups.get(name, "")
+    if came_back:
+        return "once" if came_back == 1 else "often", name, group
+    return "job_lines" if name in parts.jobs else "lines", member_of(group, due, name), group
+
+
+def line_up(parts: Parts, waiting: Iterable[tuple[str, float, int]], now_ms: float) -> None:
+    """Let tasks stand in line: each with its due time and how often it came back."""
+    soonest: dict[tuple[Place, str], float] = {}
+    for name, due, came_back in waiting:
+        place, member, group = place_of(parts, name, due, came_back)
+        getattr(parts, place)[member] = due if came_back else 0
+        if not came_back:
+            soonest[place, group] = min(soonest.get((place, group), math.inf), max(due, now_ms))
+    for (place, group), turn in soonest.items():
+        ring: Scores = getattr(parts, RINGS[place])
+        if group not in ring or (ring[group] >= now_ms + 1 and ring[group] > turn):
+            ring[group] = turn
+
+
+def step_out(parts: Parts, names: Iterable[str]) -> None:
+    """Take tasks out of line, before their scores, groups or jobs change."""
+    for name in names:
+        parts.once.pop(name, None)
+        parts.often.pop(name, None)
+        if due := parts.queue.get(name):
+            lane, member, group = place_of(parts, name, due, 0)
+            getattr(parts, lane).pop(member, None)
+            if not line_of(parts, lane, group):
+                getattr(parts, RINGS[lane]).pop(group, None)
+
+
+def catch_up(parts: Parts, names: Iterable[str], now_ms: float) -> None:
+    """Let tasks of the main set stand where they belong."""
+    line_up(parts, [(name, parts.queue[name], parts.parsed(name).came_back) for name in names], now_ms)
+
+
+def line_of(parts: Parts, place: Place, group: str) -> list[str]:
+    return sorted(member for member in getattr(parts, place) if member.startswith(f"{group}\0"))
+
+
+def tidy(parts: Parts) -> None:
+    """Remove what stands somewhere though the main set does not say so."""
+    for place in ("once", "often", *LANES):
+        for member in list(getattr(parts, place)):
+            name = member.split("\0", 2)[-1]
+            due = parts.queue.get(name)
+            if not due or place_of(parts, name, due, parts.parsed(name).came_back)[:2] != (place, member):
+                del getattr(parts, place)[member]
+    for lane in LANES:
+        ring: Scores = getattr(parts, RINGS[lane])
+        for group in [group for group in ring if not line_of(parts, lane, group)]:
+            del ring[group]
+
+
+@dataclass
+class Line:
+    """A group's tasks in a lane, as far as they were read; `at` is the next one."""
+
+    lane: Lane
+    entries: list[str]
+    names: list[str] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
+    at: int = 0
+    read: int = 0
+    is_read: bool = False
+
+
+@dataclass
+class Turn:
+    """A group that takes part; `served` is how many tasks had been taken after its last."""
+
+    group: str
+    since: float
+    lines: dict[Lane, Line] = field(default_factory=dict)
+    served: int = 0
+
+
+@dataclass
+class Round:
+    """One call's choice: up to `allowed` tasks, fresh ones while `slots` are free, within about `steps` entries."""
+
+    parts: Parts
+    now_ms: float
+    allowed: int
+    slots: float
+    steps: int
+    taken: list[str] = field(default_factory=list)
+    gone: list[tuple[Place, str]] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    is_cut: bool = False
+
+    def go(self) -> None:
+        """One turn for each group, again and again."""
+        self._join()
+        waiting, count = self.turns, math.ceil(self.allowed / max(1, len(self.turns))) + 1
+        for turn in waiting[: self.allowed]:
+            for lane in LANES:
+                if lane in turn.lines:
+                    self._read(turn.lines[lane], count)
+        while waiting:
+            again, each = [], self.allowed - len(self.taken) if len(waiting) == 1 else 1
+            for turn in waiting:
+                if len(self.taken) == self.allowed:
+                    return
+                if self._serve(turn, each, count) == each:
+                    again.append(turn)
+            waiting = again
+
+    def take_back(self, place: Literal["once", "often"]) -> None:
+        """Those that came back go without a turn."""
+        stand: Scores = getattr(self.parts, place)
+        due = sorted((at, name) for name, at in stand.items() if at <= self.now_ms)[: self.allowed]
+        names = [name for at, name in due if self._is_true(name, due_text(at), place, name)]
+        self.is_cut = len(names) < len(due)
+        for name in names:
+            has_job = name in self.parts.jobs
+            if has_job or self.slots > 0:
+                self.slots -= not has_job
+                self.taken.append(name)
+                self.gone.append((place, name))
+
+    def finish(self) -> None:
+        """Say when each group that took part has its next turn, and take what went out of line."""
+        self._next_turns()
+        for place, member in self.gone:
+            getattr(self.parts, place).pop(member, None)
+
+    def _is_true(self, name: str, due: str, place: Place, member: str) -> bool:
+        score = self.parts.queue.get(name)
+        is_true = score is not None and due_text(score) == due
+        if not is_true:
+            self.gone.append((place, member))
+        return is_true
+
+    def _read(self, line: Line, count: int) -> None:
+        if self.steps <= 0:
+            return
+        found = line.entries[line.read : line.read + count]
+        for member in found:
+            _, due, name = member.split("\0", 2)
+            if self._is_true(name, due, line.lane, member):
+                line.names.append(name)
+                line.members.append(member)
+        self.steps -= 1 + len(found)
+        line.read += len(found)
+        line.is_read = len(found) < count
+
+    def _head(self, line: Line | None, count: int) -> float:
+        """When its next task is due; never if it has none, or none within the steps."""
+        if line is None:
+            return math.inf
+        while line.at >= len(line.names) and not line.is_read and self.steps > 0:
+            self._read(line, count)
+        return float(line.members[line.at].split("\0", 2)[1]) if line.at < len(line.names) else math.inf
+
+    def _serve(self, turn: Turn, most: int, count: int) -> int:
+        for had in range(most):
+            due = self._head(turn.lines.get("lines"), count) if self.slots > 0 else math.inf
+            other_due = self._head(turn.lines.get("job_lines"), count)
+            if due > self.now_ms and other_due > self.now_ms:
+                return had
+            line = turn.lines["lines" if due <= other_due else "job_lines"]
+            self.slots -= due <= other_due
+            self.taken.append(line.names[line.at])
+            self.gone.append((line.lane, line.members[line.at]))
+            line.at += 1
+            turn.served = len(self.taken)
+        return most
+
+    def _join(self) -> None:
+        turns: dict[str, Turn] = {}
+        for lane in LANES if self.slots > 0 else LANES[1:]:
+            ring: Scores = getattr(self.parts, RINGS[lane])
+            due = sorted((at, group) for group, at in ring.items() if at < self.now_ms + 1)[: self.allowed]
+            for at, group in due:
+                turn = turns.setdefault(group, Turn(group, at))
+                turn.since = min(turn.since, at)
+                turn.lines[lane] = Line(lane, line_of(self.parts, lane, group))
+            self.is_cut = self.is_cut or len(due) == self.allowed
+        self.turns = sorted(turns.values(), key=lambda turn: (turn.since, turn.group))
+
+    def _next_turns(self) -> None:
+        if not self.turns:
+            return
+        rings: dict[Lane, Scores] = {lane: getattr(self.parts, RINGS[lane]) for lane in LANES}
+        waiting = [at for ring in rings.values() for at in ring.values() if at < self.now_ms + 1]
+        last = max(self.now_ms, *waiting)
+        for lane, ring in rings.items():
+            for turn in self.turns:
+                line = turn.lines.get(lane)
+                behind = last + turn.served / 4096 if turn.served else None
+                due = self._head(line, 1) if line and line.read else math.inf
+                at = due if self.now_ms < due < math.inf else behind
+                if line and line.is_read and due == math.inf:
+                    ring.pop(turn.group, None)
+                elif at is not None and (line or ring.get(turn.group, math.inf) < self.now_ms + 1):
+                    ring[turn.group] = at
+
+
+def oldest(scores: Scores, *, above: float = -math.inf, most: int) -> list[str]:
+    """The members with the lowest scores above that, in order."""
+    found = sorted(((score, name) for name, score in scores.items() if score > above), key=itemgetter(0, 1))
+    return [name for _, name in found[:most]]
