@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, get_args
 
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import Add, Becomes, Claim, Hold, Queue, Settle
+from shared.queue import Add, Becomes, Claim, End, Hold, Queue, Settle
 from shared.task import Task
 from tests.support.keys import PROVIDER, Bench, Keys, key_of
 
@@ -42,10 +42,12 @@ class Desk(Bench):
         delay: float = 0,
         group: str = "",
         has_job: bool = False,
+        turn: int = 0,
+        came_back: bool = False,
         **options: Any,
     ) -> list[str]:
         """Add these tasks; one text names a task with each letter."""
-        adds = [Add(task(name), generation, record, delay, group, has_job) for name in names]
+        adds = [Add(task(name), generation, record, delay, group, has_job, turn, came_back) for name in names]
         return list(self.queue.add(adds, token=token, **options))
 
     def begin(self, names: Sequence[str], limits: Limits = UNLIMITED, *, token: str = "adder") -> list[str]:
@@ -68,12 +70,18 @@ class Desk(Bench):
         *holds: Hold,
         health: Health = UNKNOWN,
         delay: float = 5000,
+        record: str | None = None,
         has_job: bool = True,
         attempted: bool = True,
+        turn: int = 0,
     ) -> list[bool]:
         """Settle these in one call, all alike."""
-        rows = [Settle(hold, becomes, delay, None, has_job, attempted) for hold in holds]
+        rows = [Settle(hold, becomes, delay, record, has_job, attempted, turn) for hold in holds]
         return self.queue.settle(rows, health)
+
+    def end(self, becomes: Any, *names: str, generation: int = 1) -> list[bool]:
+        """End these tasks in one call, all alike."""
+        return self.queue.end([End(task(name), generation, becomes) for name in names])
 
     def has_lost(self, hold: Hold) -> bool:
         """Whether its holder can no longer move the task."""
