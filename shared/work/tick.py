@@ -14,10 +14,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from shared.errors import QueueUnavailable, QueueUnreachable
+from shared.errors import QueueUnavailable, QueueUnreachable, StoreUnavailable
 from shared.logs import log
 from shared.queue import Claimed, Which, new_token, without_redis
 from shared.work.parts import Parts
@@ -120,9 +121,8 @@ class Tick:
         if (rest_seconds := max(self.redis_rests_until, self.claims_rest_until) - self.elapsed()) > 0:
             return rest_seconds if self.in_flight or self.unsettled else math.inf
         last_third = self.elapsed() >= self.window_seconds * 2 / 3
-        some_came_back = any(self.came_back.values())
-        wait_seconds = math.inf if some_came_back and last_third else self.start_ordinary()
-        if some_came_back and not self.in_flight:
+        wait_seconds = math.inf if any(self.came_back.values()) and last_third else self.start_ordinary()
+        if any(self.came_back.values()) and not self.in_flight:
             return math.inf if self.start_again("once") or self.start_again("often") else 0
         return wait_seconds
 
@@ -208,6 +208,9 @@ class Tick:
         if self.elapsed() >= self.window_seconds:  # the reply came too late to start anything
             self.settle(provider, [Settlement(claimed.hold) for claimed in claim.tasks])
             return 0, math.inf
+        if claim.tasks:
+            with suppress(StoreUnavailable):  # each attempt finds that out for itself
+                self.parts.store.know_time()
         for claimed in claim.tasks:
             self.in_flight[self.pool.submit(self.worker.work, claimed, since)] = claimed
         return len(claim.tasks), math.inf if claim.wait_seconds is None else claim.wait_seconds
