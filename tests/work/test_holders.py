@@ -11,7 +11,7 @@ from shared.codec import dumps
 from shared.errors import StoreUnavailable
 from shared.queue import Claimed, new_token
 from shared.record import Record
-from shared.store import Item
+from shared.store import Holder, Item
 from shared.task import Task
 from shared.work.keeper import add_of, record_of
 from shared.work.settle import Settlement, settle
@@ -84,7 +84,7 @@ def desk(backend: Backend, simulator: Simulator) -> Desk:
 
 
 def late(desk: Desk, verb: str, answer: Said, *, errors: int = 0) -> tuple[Settlement, Settlement]:
-    """A worker stalls just before its write; another takes the task over and is told pending; then the first goes on."""
+    """A worker stalls just before its write; another takes the task over; then the first goes on."""
     desk.submitted()
     first = desk.claim()
     record = replace(Record.from_text(first.record), errors=errors)
@@ -159,9 +159,7 @@ def test_a_refused_save_goes_back_with_what_the_item_knows(desk: Desk) -> None:
     assert desk.claim().hold.turn == 10
 
 
-def by_of(claimed: Claimed) -> Any:
-    from shared.store import Holder
-
+def by_of(claimed: Claimed) -> Holder:
     return Holder(claimed.hold.turn, "somebody")
 
 
@@ -286,10 +284,10 @@ def test_only_so_large_a_result_is_kept(
     assert ("result dropped" in caplog.text) != is_kept
 
 
-# --- the clock is known before the first attempt
+# --- all of it in a tick
 
 
-def test_a_tick_is_run_by_workers_that_take_over(desk: Desk) -> None:
+def test_a_tick_takes_over_what_came_back(desk: Desk) -> None:
     desk.submitted()
     desk.claim()
     desk.backend.pass_(LEASE_SECONDS + 1)
