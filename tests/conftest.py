@@ -17,13 +17,14 @@ import pytest
 from botocore.config import Config
 from botocore.loaders import JSONFileLoader
 from moto import mock_aws
-from redis import Redis, RedisCluster
+from redis import Redis
 
 from local.servers.dynamodb import create_table
 from local.servers.redis_server import Kind, RedisServer
 from local.servers.third_party import ThirdParty
 from shared import aws, wiring
 from shared.queue import Queue
+from shared.queue.client import client_of
 from shared.settings import Settings
 from shared.store import Store, Table
 from tests.support.backend import Backend, QueueBackend
@@ -205,7 +206,7 @@ def redis_client(request: pytest.FixtureRequest, redis_kind: str, redis_server: 
         case "valkey cluster" | "redis cluster" | "redis cluster of three":
             nodes = 3 if redis_kind.endswith("three") else 1
             port = request.getfixturevalue("redis_cluster")(redis_kind.partition(" ")[0], nodes)[0]
-            client = cast("Redis", RedisCluster("127.0.0.1", port, **options))  # the same to a queue
+            client = cast("Redis", client_of(f"redis-cluster://127.0.0.1:{port}"))  # the same to a queue
             client.flushall()
         case _:
             raise ValueError(redis_kind)

@@ -14,13 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from redis import Redis, RedisCluster, RedisError
-from redis.commands.core import Script
-from redis.exceptions import AskError
-
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
+from shared.queue.client import TROUBLE, Client, Script, reason
 from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Release
 from shared.task import Task
 
@@ -58,12 +55,12 @@ def without_redis(then: str) -> Iterator[None]:
 class Queue:
     """The queue's verbs. All tasks of one call belong to one provider."""
 
-    def __init__(self, client: "Redis | RedisCluster", prefix: str) -> None:
+    def __init__(self, client: Client, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
         prelude = (_SCRIPTS / "prelude.lua").read_text()
         verbs = {path.stem: prelude + path.read_text() for path in _SCRIPTS.glob("*.lua") if path.stem != "prelude"}
-        self._scripts: dict[str, Script] = {verb: client.register_script(text) for verb, text in verbs.items()}
+        self._scripts = {verb: Script(client, text) for verb, text in verbs.items()}
 
     def add(
         self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
@@ -184,15 +181,8 @@ class Queue:
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except RedisError as error:
-            reason = f"{type(error).__name__}: {error}"
-            if isinstance(error, AskError):  # MOVED too
-                wanted = "a server without cluster mode, or an endpoint that stands for a whole cluster"
-                reason = f"another node has this queue ({error}); REDIS_URL must name {wanted}"
-            pool = getattr(self._client, "connection_pool", None)  # a cluster has none
-            known = pool.connection_kwargs if pool else {}  # of which the message tells nothing secret
-            where = f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
-            raise QueueUnavailable(f"{where}: {reason}") from error
+        except TROUBLE as error:
+            raise QueueUnavailable(reason(error, self._client)) from error
 
 
 def _held(hold: Hold) -> Row:
