@@ -16,7 +16,7 @@ from shared.queue.cluster import Cluster
 Client: TypeAlias = "Redis | RedisCluster"
 TROUBLE = (RedisError, RedisClusterException)
 """What a client raises; `reason` makes a sentence of it."""
-_OPTIONS: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "decode_responses": True,
     "encoding_errors": "replace",
     "socket_connect_timeout": 1,
@@ -44,9 +44,9 @@ def client_of(url: str) -> Client:
     """
     scheme, _, rest = url.partition("://")
     if scheme.endswith("-cluster"):
-        return Cluster(f"{scheme.removesuffix('-cluster')}://{rest}", **_OPTIONS)
+        return Cluster(f"{scheme.removesuffix('-cluster')}://{rest}", **OPTIONS)
     retry = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError, ReadOnlyError))
-    client: Redis = Redis.from_url(url, retry=retry, **_OPTIONS)
+    client: Redis = Redis.from_url(url, retry=retry, **OPTIONS)
     return client
 
 

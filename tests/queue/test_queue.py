@@ -12,14 +12,14 @@ from shared.queue import End, Hold, Place, Release, new_token
 from tests.support.desk import LEASE_SECONDS, Desk, names, task
 from tests.support.keys import PROVIDER, Bench, key_of
 from tests.support.memory_queue import MemoryQueue
-from tests.support.redis_servers import CLUSTERS, EVERY_KIND, SERVERS
+from tests.support.redis_servers import BARE, CLUSTERS, EVERY_KIND, SERVERS
 
 HOURS = 3600.0
 WHEREVER = pytest.mark.parametrize("place", [{"due_seconds": 60}, {"lease_seconds": 30}, {"dead": True}])
 NAMES = ("plain", "Ünïcødé 名前", "with space", "{queue:example}", "a:b:c", "0", "-inf", "x" * 256)
 
 
-@pytest.fixture(params=[*EVERY_KIND, *CLUSTERS])
+@pytest.fixture(params=[*EVERY_KIND, *CLUSTERS, BARE])
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """Here the double too."""
     kind: str = request.param

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from local.waiting import wait_until
 
 SLOTS = 16384
 
-Server = Callable[[Kind], RedisServer]
+Server = Callable[..., RedisServer]
 SERVERS = (
     "fakeredis", pytest.param("valkey", marks=pytest.mark.server), pytest.param("redis", marks=pytest.mark.server),
 )  # fmt: skip
@@ -28,14 +28,17 @@ CLUSTERS = (
     pytest.param("valkey cluster", marks=pytest.mark.server),
     pytest.param("redis cluster", marks=pytest.mark.server),
 )
+BARE = pytest.param("redis without HELLO CLIENT COMMAND CONFIG SCRIPT SELECT", marks=pytest.mark.server)
+"""As proxies and services are that stand before a Redis, or for one."""
+ALONE_AND_CLUSTER = ("fakeredis", CLUSTER_OF_THREE)
 EVERY_KIND = ("memory", *SERVERS, CLUSTER_OF_THREE)
 """The double too: a contract that runs on all of them holds it to what the servers do."""
 
 
-def server_or_skip(kind: Kind, port: int = 0) -> RedisServer:
+def server_or_skip(kind: Kind, port: int = 0, without: Sequence[str] = ()) -> RedisServer:
     """A server that is not started yet; a machine without one skips, CI fails."""
     try:
-        return RedisServer(kind, port)
+        return RedisServer(kind, port, without)
     except NoServerError as error:
         if os.environ.get("CI"):
             raise
