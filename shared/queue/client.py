@@ -34,6 +34,12 @@ _SENTENCES = (
     (r"unknown (redis )?command|wrong number of arg|syntax error|non.?deterministic", _MINIMUM),
 )
 """What a server of another kind says, and what that means."""
+_PROBE = """
+for _, newest in ipairs({ 'ZMSCORE', 'SMISMEMBER' }) do
+  local reply = redis.pcall(newest, KEYS[1], '')
+  if type(reply) == 'table' and string.find(reply.err or '', 'nknown') then return reply end
+end"""
+"""Fails on a server before the minimum, whatever the queue would need of it today."""
 
 
 def client_of(url: str) -> Client:
@@ -51,7 +57,7 @@ def client_of(url: str) -> Client:
 
 
 class Script:
-    """A script, run by its digest; a server that does not have it gets the whole, and keeps it."""
+    """A script, run by its digest; a server that does not have it is probed, gets the whole, and keeps it."""
 
     def __init__(self, client: Client, script: str) -> None:
         self.script = script
@@ -62,6 +68,7 @@ class Script:
         try:
             return self._client.evalsha(self._digest, len(keys), *keys, *args)
         except NoScriptError:
+            self._client.eval(_PROBE, 1, keys[0])
             return self._client.eval(self.script, len(keys), *keys, *args)
 
 

@@ -229,9 +229,9 @@ def test_a_server_is_greeted_with_nothing_that_it_might_not_know(
 
 
 def test_a_script_that_a_server_does_not_have_is_sent_to_it_in_whole(scripted: Scripted) -> None:
-    redis, queue = scripted(b"-NOSCRIPT No matching script\r\n", NOTHING_DUE)
+    redis, queue = scripted(b"-NOSCRIPT No matching script\r\n", b"$-1\r\n", NOTHING_DUE)
     assert claim(queue).tasks == ()
-    asked, sent = redis.calls
+    asked, _, sent = redis.calls
     assert (asked[0], sent[0], sent[2:]) == (b"EVALSHA", b"EVAL", asked[2:])
     assert b"redis.call" in sent[1]
 

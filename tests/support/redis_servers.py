@@ -46,14 +46,15 @@ def server_or_skip(kind: Kind, port: int = 0, without: Sequence[str] = ()) -> Re
 
 
 @contextmanager
-def cluster_of(binary: Path, nodes: int) -> Iterator[list[int]]:
-    """A cluster whose nodes share the slots evenly; their ports."""
+def cluster_of(binary: Path, nodes: int, spares: int = 0) -> Iterator[list[int]]:
+    """A cluster whose nodes share the slots evenly, and spare ones that have none; their ports."""
     with ExitStack() as stack:
-        clients = [stack.enter_context(_node(binary, number)) for number in range(nodes)]
+        clients = [stack.enter_context(_node(binary, number)) for number in range(nodes + spares)]
         ports = [int(client.connection_pool.connection_kwargs["port"]) for client in clients]
         for number, client in enumerate(clients):
             first, after = (SLOTS * share // nodes for share in (number, number + 1))
-            client.execute_command("CLUSTER ADDSLOTSRANGE", first, after - 1)
+            if number < nodes:
+                client.execute_command("CLUSTER ADDSLOTSRANGE", first, after - 1)
             if number:
                 bus = clients[0].config_get("cluster-port")["cluster-port"]
                 client.execute_command("CLUSTER MEET", "127.0.0.1", ports[0], bus)
