@@ -37,7 +37,7 @@ _SENTENCES = (
 _PROBE = """
 for _, newest in ipairs({ 'ZMSCORE', 'SMISMEMBER' }) do
   local reply = redis.pcall(newest, KEYS[1], '')
-  if type(reply) == 'table' and string.find(reply.err or '', 'nknown') then return reply end
+  if type(reply) == 'table' and string.find(tostring(reply.err or ''), 'nknown') then return reply end
 end"""
 """Fails on a server before the minimum, whatever the queue would need of it today."""
 

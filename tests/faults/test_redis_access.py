@@ -77,7 +77,9 @@ def secured(url: str, folder: Path, further: str = "") -> str:
         files = {"tls-cert-file": "certificate.pem", "tls-key-file": "key.pem", "tls-ca-cert-file": "certificate.pem"}
         paths = [word for name, file in files.items() for word in (name, str(folder / file))]
         client.execute_command("CONFIG SET", *paths, "tls-auth-clients", "no", "tls-port", port)
-        client.execute_command("CONFIG SET", "tls-cluster", "yes", "cluster-announce-tls-port", port)  # what it tells of
+        client.execute_command(
+            "CONFIG SET", "tls-cluster", "yes", "cluster-announce-tls-port", port
+        )  # what it tells of
         rights = f"on >s3cret resetkeys ~{{{PREFIX}:* resetchannels -@all {ALLOWED} {further}"
         client.execute_command("ACL SETUSER", "meanwhile", *rights.split())
     return f"rediss://meanwhile:s3cret@127.0.0.1:{port}/0"
