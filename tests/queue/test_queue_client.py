@@ -270,7 +270,9 @@ def test_a_server_that_lacks_something_is_told_the_minimum(scripted: Scripted, s
     assert len(redis.calls) == 1
 
 
-@pytest.mark.parametrize("said", ["MOVED 1 127.0.0.1:1", "ASK 1 127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "said", ["MOVED 1 127.0.0.1:1", "ASK 1 127.0.0.1:1", "ERR SELECT is not allowed in cluster mode"]
+)
 def test_one_client_at_a_cluster_is_told_which_scheme_its_url_needs(
     start: Callable[..., ScriptedRedis], queue_of: Callable[[str], Queue], said: str
 ) -> None:
