@@ -62,30 +62,16 @@ def logger() -> Logger:
 
 @cache
 def queue() -> "Queue":
-    """The queue in Redis: at most one retry, so that no reply is waited for twice, over a connection made anew.
-
-    It is for one that is broken, or leads to what has become a replica: that refused the first write, so none happened.
-    """
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
+    """The queue in Redis, wherever the setting, or what it refers to, says that is."""
     from shared.queue import Queue
+    from shared.queue.client import client_of
 
     url = setting = settings().redis_url
     if setting.startswith(("ssm:", "secretsmanager:")):
         url = aws.secret(setting)
     if not is_redis_url(url):
-        raise SettingsError(f"REDIS_URL: {setting} holds no redis:// or rediss:// URL")
-    client = redis.Redis.from_url(
-        url,
-        decode_responses=True,
-        encoding_errors="replace",
-        socket_connect_timeout=1,
-        socket_timeout=2,
-        retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError, redis.ReadOnlyError)),
-    )
-    return Queue(client, settings().queue_prefix)
+        raise SettingsError(f"REDIS_URL: {setting} holds no redis[s]:// or redis[s]-cluster:// URL")
+    return Queue(client_of(url), settings().queue_prefix)
 
 
 @cache

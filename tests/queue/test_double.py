@@ -1,4 +1,4 @@
-"""Crowds of tasks in many groups: the double replies and keeps what the scripts do, and a group's turn is never late."""
+"""Crowds of tasks in many groups: the double does what the scripts do, and a group's turn is never late."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
