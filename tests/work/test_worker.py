@@ -522,6 +522,17 @@ def test_a_refused_record_knows_what_the_item_has_and_keeps_its_own_job(desk: De
     assert resumed.saved == record_of(there).digest != resumed.digest
 
 
+def test_a_look_at_an_item_that_lacks_the_job_has_it_written_again(desk: Desk) -> None:
+    """As after a restored table: the record believed that it was saved."""
+    desk.begin("job")
+    known = desk.record(outputs={"id": "j-1"}).confirmed(desk.clock())
+    desk.clock.advance(CONFIRM_SECONDS + 1)
+    settlement = desk.work(pending(), pending(), record=known)
+    assert desk.item.outputs is None
+    desk.again(settlement)
+    assert desk.item.outputs == {"id": "j-1"}
+
+
 # --- crashes, junk, and faults of our own
 
 
