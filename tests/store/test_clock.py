@@ -4,7 +4,7 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared.errors import StoreUnavailable
@@ -46,6 +46,9 @@ def heard(clock: Clock, headers: dict[str, str], took_ms: int = 0) -> Clock:
     made=st.floats(0, 1),
     ahead_ms=st.integers(-400, 400),
 )
+@example(phase_ms=999, took_ms=LONGEST_MS, made=0, ahead_ms=400)
+@example(phase_ms=0, took_ms=LONGEST_MS, made=1, ahead_ms=-400)
+@example(phase_ms=998, took_ms=LONGEST_MS, made=1, ahead_ms=400)
 def test_a_host_that_is_about_right_is_taken_at_its_word(
     phase_ms: int, took_ms: int, made: float, ahead_ms: int
 ) -> None:

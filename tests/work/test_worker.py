@@ -515,12 +515,18 @@ def test_a_job_is_kept_though_a_callback_told_of_it_before_its_submit_was_stored
     assert known.saved == known.digest == record_of(desk.item).digest
 
 
-def test_a_job_of_which_a_callback_told_meanwhile_is_not_given_up_but_asked_about_again(desk: Desk) -> None:
+@pytest.mark.parametrize("in_item", [True, False], ids=["in the item", "in the record alone"])
+def test_a_job_of_which_a_callback_told_meanwhile_is_not_given_up_but_asked_about_again(
+    desk: Desk, in_item: bool
+) -> None:
+    """A refused write is no resubmit."""
     desk.begin("job")
-    known = desk.save(desk.record(outputs={"id": "j-1"})).confirmed(desk.clock())
+    known = desk.record(outputs={"id": "j-1"})
+    known = desk.save(known).confirmed(desk.clock()) if in_item else known
     lost = says(200, {"status": "lost"}).after(lambda: told(desk, partial={"told": 1}))
     settlement = desk.work(lost, pending(), record=known)
-    assert (desk.item.outputs, desk.item.partial, desk.item.resubmits) == ({"id": "j-1"}, {"told": 1}, 0)
+    assert (desk.item.outputs, desk.item.partial) == ({"id": "j-1"} if in_item else None, {"told": 1})
+    assert desk.item.resubmits == 0
     desk.again(settlement)
     assert desk.simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-1"]
 
@@ -533,6 +539,17 @@ def test_a_refused_record_knows_what_the_item_has_and_keeps_its_own_job(desk: De
     resumed = _resumed(own, there)
     assert (resumed.outputs, resumed.partial, resumed.submitted_at, resumed.news) == ({"id": "j"}, {"there": 1}, 5, 1)
     assert resumed.saved == record_of(there).digest != resumed.digest
+
+
+def test_a_look_at_an_item_that_lacks_the_job_has_it_written_again(desk: Desk) -> None:
+    """As after a restored table: the record believed that it was saved."""
+    desk.begin("job")
+    known = desk.record(outputs={"id": "j-1"}).confirmed(desk.clock())
+    desk.clock.advance(CONFIRM_SECONDS + 1)
+    settlement = desk.work(pending(), pending(), record=known)
+    assert desk.item.outputs is None
+    desk.again(settlement)
+    assert desk.item.outputs == {"id": "j-1"}
 
 
 # --- crashes, junk, and faults of our own
