@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -73,11 +72,21 @@ class Tick:
         self.look_for_help_at = settings.tick_seconds
         self.pool = self.make_pool(settings.parallel_tasks)
         try:
-            self.loop()
+            if self.knows_time():
+                self.loop()
             self.leave()
         finally:
             self.pool.shutdown(wait=False, cancel_futures=True)
         return self.tally
+
+    def knows_time(self) -> bool:
+        """Whether deadlines can be judged; without DynamoDB nothing is claimed that could not be stored."""
+        try:
+            self.parts.store.know_time()
+        except StoreUnavailable as error:
+            log.error("store unavailable", extra={"reason": str(error)})
+            return False
+        return True
 
     def leave(self) -> None:
         """Say in the items of what could not be settled that its attempt has ended: it was no crash."""
@@ -208,9 +217,6 @@ class Tick:
         if self.elapsed() >= self.window_seconds:  # the reply came too late to start anything
             self.settle(provider, [Settlement(claimed.hold) for claimed in claim.tasks])
             return 0, math.inf
-        if claim.tasks:
-            with suppress(StoreUnavailable):  # each attempt finds that out for itself
-                self.parts.store.know_time()
         for claimed in claim.tasks:
             self.in_flight[self.pool.submit(self.worker.work, claimed, since)] = claimed
         return len(claim.tasks), math.inf if claim.wait_seconds is None else claim.wait_seconds

@@ -94,6 +94,8 @@ class Worker:
 
     def _work(self, claimed: Claimed, turn: Turn) -> Settlement:
         item: Item | None = None
+        if turn.is_late(self.keeper.instant(), self.parts.settings.lease_seconds):
+            return Settlement(turn.hold)
         if claimed.came_back and turn.by:
             taken = self.parts.store.take_over(turn.hold.task, turn.hold.generation, turn.by, claimed.came_back)
             if isinstance(taken, Superseded):

@@ -56,6 +56,10 @@ class Desk:
         since = worker.keeper.instant()
         return worker.work(claimed, since._replace(monotonic=since.monotonic - since_seconds))
 
+    def stall(self) -> None:
+        """The clock of this host goes on, that of Redis does not."""
+        self.backend.clock.advance(LEASE_SECONDS + 1)
+
     def settle(self, *settlements: Settlement) -> dict[str, int]:
         return dict(settle(self.parts.queue, self.parts.providers[PROVIDER], settlements))
 
@@ -127,17 +131,25 @@ def test_a_result_that_comes_late_is_stored_all_the_same(desk: Desk) -> None:
 def test_a_worker_that_finds_its_lease_over_writes_nothing(desk: Desk) -> None:
     desk.submitted()
     before = desk.now
-    settlement = desk.work(desk.claim(), pending({"n": 1}), since_seconds=LEASE_SECONDS + 1)
+    settlement = desk.work(desk.claim(), pending({"n": 1}).after(desk.stall))
     assert desk.now == before
     assert settlement.record
     assert (settlement.becomes, settlement.record.partial) == ("waiting", {"n": 1})
     assert settlement.record.saved != settlement.record.digest
 
 
+def test_a_worker_that_was_stalled_before_it_began_asks_nobody_and_deposes_nobody(desk: Desk) -> None:
+    desk.submitted()
+    claimed, asked = replace(desk.claim(), came_back=1), len(desk.simulator.calls())
+    settlement = desk.work(claimed, since_seconds=LEASE_SECONDS + 1)
+    assert (settlement.becomes, settlement.attempted) == ("waiting", False)
+    assert (desk.now.turn, len(desk.simulator.calls())) == (1, asked)
+
+
 def test_a_clock_that_jumps_makes_no_crash_and_loses_nothing(desk: Desk) -> None:
     desk.submitted()
     claimed = desk.claim()
-    desk.settle(desk.work(claimed, pending({"n": 1}), since_seconds=LEASE_SECONDS + 1))
+    desk.settle(desk.work(claimed, pending({"n": 1}).after(desk.stall)))
     desk.backend.pass_(60)
     again = desk.claim()
     assert again.came_back == 0
