@@ -46,7 +46,7 @@ class Worker:
             return self.attempt(hold, record, seconds)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return Settlement(hold, delay_seconds=STORE_RETRY_SECONDS)
+            return Settlement(hold, delay_seconds=self._spread(hold, STORE_RETRY_SECONDS))
         except Exception:
             log.exception("attempt broke", extra=facts(hold))
             return self._broken(claimed)
@@ -91,7 +91,7 @@ class Worker:
                 return record
         except RecordError as error:
             if error.newer:
-                return Settlement(hold, delay_seconds=UNREADABLE_SECONDS)
+                return Settlement(hold, delay_seconds=self._spread(hold, UNREADABLE_SECONDS))
         log.error("record unreadable", extra=facts(hold))
         item = self.parts.item(hold.task)
         if item is None or not item.is_pending(hold.generation):
@@ -120,12 +120,12 @@ class Worker:
                     assert_never(outcome)
         except StoreTooLarge as error:
             if isinstance(outcome, Failed):
-                return _unstored(found, before)
+                return _unstored(found, before, self._spread(hold, STORE_RETRY_SECONDS))
             too_large = Finding(Failed(Reason.TOO_LARGE, str(error)), record)
             return self._store_finding(hold, before, too_large, inline=inline)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return _unstored(found, before)
+            return _unstored(found, before, self._spread(hold, STORE_RETRY_SECONDS))
         if not isinstance(written, Superseded):
             return replace(settlement, item=written)
         if written.item and written.item.is_pending(hold.generation):
@@ -170,7 +170,12 @@ class Worker:
             return self._store_finding(hold, record, retry(record, self.parts.clock(), Reason.BROKEN))
         except Exception:
             log.exception("attempt broke twice", extra=facts(hold))
-            return Settlement(hold, delay_seconds=UNREADABLE_SECONDS)
+            return Settlement(hold, delay_seconds=self._spread(hold, UNREADABLE_SECONDS))
+
+    def _spread(self, hold: Hold, seconds: float) -> float:
+        """So long, or a little longer: all would come back together."""
+        provider = self.parts.providers.get(hold.task.provider)
+        return provider.delays.spread(seconds) if provider else seconds
 
 
 def record_of(item: Item) -> Record:
@@ -191,11 +196,11 @@ def _resumed(record: Record, item: Item) -> Record:
     return replace(record, **{name: getattr(item, name) for name in DURABLE}).confirmed(item.updated_at)
 
 
-def _unstored(found: Settlement, before: Record) -> Settlement:
+def _unstored(found: Settlement, before: Record, wait_seconds: float) -> Settlement:
     """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
     match found.outcome:
         case Retry(delay, Reason.RESUBMIT):  # it must stand in the item before it may happen
             return replace(found, delay_seconds=delay, record=before)
         case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
             return replace(found, delay_seconds=delay)
-    return replace(found, delay_seconds=STORE_RETRY_SECONDS)
+    return replace(found, delay_seconds=wait_seconds)
