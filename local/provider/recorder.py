@@ -19,7 +19,7 @@ from shared.task import Task
 PASSING = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "content-encoding", "content-length", "server", "set-cookie"}
 )
-"""Headers that say something of the connection, or the machine, not of what was asked."""
+"""Headers that say something of the connection or of the machine, not of what was asked."""
 
 
 class Recorder(Listener):
