@@ -42,29 +42,37 @@ class Keeper:
         """Now."""
         return Instant(self.parts.clock(), self.monotonic())
 
+    def spread(self, hold: Hold, seconds: float) -> float:
+        """So long, or a little longer: all would come back together."""
+        provider = self.parts.providers.get(hold.task.provider)
+        return provider.delays.spread(seconds) if provider else seconds
+
     def keep(self, turn: Turn, before: Record, finding: Finding, *, attempted: bool = True) -> Settlement:
         """Store it. `before` is the record without what the attempt learned; `attempted`: there was one just now."""
         outcome, record, hold = finding.outcome, finding.record, turn.hold
         found = Settlement(hold, outcome=outcome, record=record, attempted=attempted)
         if not isinstance(outcome, Completed) and turn.is_late(self.instant(), self.parts.settings.lease_seconds):
             log.warning("too late to store", extra=facts(hold))
-            return _unstored(found, before)
+            return _unstored(found, before, self.spread(hold, STORE_RETRY_SECONDS))
         try:
             written, settlement = self._written(turn, before, found)
         except StoreTooLarge as error:
             if isinstance(outcome, Failed):
-                return _unstored(found, before)
+                return _unstored(found, before, self.spread(hold, STORE_RETRY_SECONDS))
             too_large = Finding(Failed(Reason.TOO_LARGE, str(error)), record)
             return self.keep(turn, before, too_large, attempted=attempted)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return replace(_unstored(found, before), store_away=isinstance(error, StoreUnreachable))
+            return replace(
+                _unstored(found, before, self.spread(hold, STORE_RETRY_SECONDS)),
+                store_away=isinstance(error, StoreUnreachable),
+            )
         if not isinstance(written, Superseded):
             return replace(settlement, item=written)
         there = written.item
         if there and there.is_pending(hold.generation):  # it knows more than we do
             if isinstance(outcome, Failed):
-                settlement = replace(found, delay_seconds=STORE_RETRY_SECONDS)
+                settlement = replace(found, delay_seconds=self.spread(hold, STORE_RETRY_SECONDS))
             own = before if isinstance(outcome, Failed) or _is_resubmit(outcome) else settlement.record or record
             return replace(settlement, record=resumed(own, there), item=there, turn=there.turn)
         return self.ended(hold, there, record)
@@ -159,16 +167,16 @@ def _is_resubmit(outcome: Outcome | None) -> bool:
     return isinstance(outcome, Retry) and outcome.reason is Reason.RESUBMIT
 
 
-def _unstored(found: Settlement, before: Record) -> Settlement:
-    """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
+def _unstored(found: Settlement, before: Record, seconds: float) -> Settlement:
+    """The settlement of an outcome that could not be stored: after so long again, and no error of the provider's."""
     match found.outcome:
         case Retry(delay, Reason.RESUBMIT):  # it must stand in the item before it may happen
             return replace(found, delay_seconds=delay, record=before)
         case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
             return replace(found, delay_seconds=delay)
         case Completed(data):
-            return replace(found, delay_seconds=STORE_RETRY_SECONDS, record=_with_result(found, data))
-    return replace(found, delay_seconds=STORE_RETRY_SECONDS)
+            return replace(found, delay_seconds=seconds, record=_with_result(found, data))
+    return replace(found, delay_seconds=seconds)
 
 
 def _with_result(found: Settlement, data: Any) -> Record | None:

@@ -44,7 +44,9 @@ class Worker:
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(turn.hold) | {"reason": str(error)})
             away = isinstance(error, StoreUnreachable)
-            return Settlement(turn.hold, delay_seconds=STORE_RETRY_SECONDS, store_away=away)
+            return Settlement(
+                turn.hold, delay_seconds=self.keeper.spread(turn.hold, STORE_RETRY_SECONDS), store_away=away
+            )
         except Exception:
             log.exception("attempt broke", extra=facts(turn.hold))
             return self._broken(claimed, turn)
@@ -120,7 +122,7 @@ class Worker:
                 return resumed(record, item) if item else record
         except RecordError as error:
             if error.newer:
-                return Settlement(hold, delay_seconds=UNREADABLE_SECONDS)
+                return Settlement(hold, delay_seconds=self.keeper.spread(hold, UNREADABLE_SECONDS))
         log.error("record unreadable", extra=facts(hold))
         item = item or self.parts.item(hold.task)
         if item is None or not item.is_pending(hold.generation):
@@ -137,4 +139,4 @@ class Worker:
             return self.keeper.keep(turn, record, retry(record, self.parts.clock(), Reason.BROKEN))
         except Exception:
             log.exception("attempt broke twice", extra=facts(turn.hold))
-            return Settlement(turn.hold, delay_seconds=UNREADABLE_SECONDS)
+            return Settlement(turn.hold, delay_seconds=self.keeper.spread(turn.hold, UNREADABLE_SECONDS))

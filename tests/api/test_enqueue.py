@@ -16,7 +16,7 @@ from shared.api.answer import Answer
 from shared.api.enqueue import RESERVE_SECONDS
 from shared.errors import BadRequest, Conflict, StoreUnavailable, Unavailable
 from shared.limits import Limits
-from shared.provider.delays import PAUSE_JITTER
+from shared.provider.language.polling import SPREAD
 from shared.queue import Add, Hold
 from shared.record import Record
 from shared.store.item import MAX_NOTIFY
@@ -535,7 +535,7 @@ def test_while_a_provider_is_paused_a_request_is_accepted_without_asking(front: 
     second = front.ask("b")
     assert (second.status, second.body["deduplicated"], second.body["schedule"]) == (202, False, "paused")
     assert second.retry_after_seconds is not None
-    assert 55 < second.retry_after_seconds <= math.ceil(60 * PAUSE_JITTER)
+    assert 55 < second.retry_after_seconds <= math.ceil(60 * SPREAD)
     assert len(front.simulator.calls()) == 1
     assert {name: where for name, (where, _) in front.state().items()} == {"a": "waiting", "b": "waiting"}
 
@@ -543,7 +543,7 @@ def test_while_a_provider_is_paused_a_request_is_accepted_without_asking(front: 
 def test_a_requests_own_attempt_after_a_pause_is_its_probe_and_a_good_answer_ends_it(front: Front) -> None:
     front.simulator.say(says(429, {}, **{"Retry-After": "60"}), DONE)
     front.ask()
-    front.bench.rewind(60 * PAUSE_JITTER)
+    front.bench.rewind(60 * SPREAD)
     assert front.ask("b").status == 200
     assert front.bench.parts()["gate"] == {}
 
@@ -551,7 +551,7 @@ def test_a_requests_own_attempt_after_a_pause_is_its_probe_and_a_good_answer_end
 def test_a_refusal_is_an_answer_too_and_ends_a_pause(front: Front) -> None:
     front.simulator.say(says(503, {}, **{"Retry-After": "60"}), refused("no"))
     front.ask()
-    front.bench.rewind(60 * PAUSE_JITTER)
+    front.bench.rewind(60 * SPREAD)
     assert front.ask("b").status == 422
     assert front.bench.parts()["gate"] == {}
 

@@ -12,6 +12,7 @@ from shared.codec import dumps
 from shared.errors import StoreTooLarge
 from shared.outcome import Completed, Failed, Retry
 from shared.provider import Finding, Provider
+from shared.provider.language.polling import SPREAD
 from shared.queue import Claimed, Hold
 from shared.reasons import Reason
 from shared.record import VERSION, Record
@@ -329,6 +330,19 @@ def test_an_end_that_could_not_be_stored_is_asked_for_again_soon(desk: Desk, ans
     desk.outage.away = set()
     assert desk.again(first).verb in ("complete", "bury")
     assert desk.item.status != "pending"
+
+
+def test_tasks_that_could_not_be_stored_do_not_come_back_all_at_once(desk: Desk) -> None:
+    """C5."""
+    desk.providers["example"] = desk.simulator.provider(EXAMPLE, polling={"jitter": "full"})
+    newer = desk.record().to_text().replace('"version":1', '"version":9')
+    for away, wait, record in (
+        ({"UpdateItem"}, STORE_RETRY_SECONDS, None), (set(), UNREADABLE_SECONDS, newer),
+    ):  # fmt: skip
+        desk.outage.away = away
+        delays = {desk.work(completed({"x": 1}), record=record).delay_seconds for _ in range(20)}
+        assert len(delays) == 20
+        assert wait <= min(delays) < max(delays) <= wait * SPREAD
 
 
 def test_the_last_error_allowed_does_not_become_one_too_many_because_the_store_was_away(desk: Desk) -> None:
