@@ -50,29 +50,27 @@ class Keeper:
     def keep(self, turn: Turn, before: Record, finding: Finding, *, attempted: bool = True) -> Settlement:
         """Store it. `before` is the record without what the attempt learned; `attempted`: there was one just now."""
         outcome, record, hold = finding.outcome, finding.record, turn.hold
+        later = self.spread(hold, STORE_RETRY_SECONDS)
         found = Settlement(hold, outcome=outcome, record=record, attempted=attempted)
         if not isinstance(outcome, Completed) and turn.is_late(self.instant(), self.parts.settings.lease_seconds):
             log.warning("too late to store", extra=facts(hold))
-            return _unstored(found, before, self.spread(hold, STORE_RETRY_SECONDS))
+            return _unstored(found, before, later)
         try:
             written, settlement = self._written(turn, before, found)
         except StoreTooLarge as error:
             if isinstance(outcome, Failed):
-                return _unstored(found, before, self.spread(hold, STORE_RETRY_SECONDS))
+                return _unstored(found, before, later)
             too_large = Finding(Failed(Reason.TOO_LARGE, str(error)), record)
             return self.keep(turn, before, too_large, attempted=attempted)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return replace(
-                _unstored(found, before, self.spread(hold, STORE_RETRY_SECONDS)),
-                store_away=isinstance(error, StoreUnreachable),
-            )
+            return replace(_unstored(found, before, later), store_away=isinstance(error, StoreUnreachable))
         if not isinstance(written, Superseded):
             return replace(settlement, item=written)
         there = written.item
         if there and there.is_pending(hold.generation):  # it knows more than we do
             if isinstance(outcome, Failed):
-                settlement = replace(found, delay_seconds=self.spread(hold, STORE_RETRY_SECONDS))
+                settlement = replace(found, delay_seconds=later)
             own = before if isinstance(outcome, Failed) or _is_resubmit(outcome) else settlement.record or record
             return replace(settlement, record=resumed(own, there), item=there, turn=there.turn)
         return self.ended(hold, there, record)
