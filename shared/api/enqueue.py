@@ -78,7 +78,7 @@ class Enqueuer:
                 continue  # it changed meanwhile
             input_ = request.input if request.input is not None else (item.input if item else {})
             group = request.group or (item.group if item else "")
-            now, since = self.parts.clock(), self.worker.keeper.instant()
+            now, since = self.parts.clock(), self.worker.instant()
             begun = self.parts.store.begin(task, item, input_, now, group=group, notify=request.notify)  # 2. begin
             if begun:
                 log.debug("begun", extra=facts(begun))

@@ -36,6 +36,10 @@ class Worker:
     def __post_init__(self) -> None:
         self.keeper = Keeper(self.parts)
 
+    def instant(self) -> Instant:
+        """Now, by the clocks that turns are counted by."""
+        return self.keeper.instant()
+
     def work(self, claimed: Claimed, since: Instant) -> Settlement:
         """All that is to do for one task, held since then, but to move it in the queue; raises nothing."""
         turn = Turn(claimed.hold, since, self.keeper.monotonic() + self.parts.settings.attempt_seconds)

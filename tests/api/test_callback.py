@@ -28,7 +28,8 @@ from shared.provider.callback_url import CallbackUrls
 from shared.queue import Add, Queue, Release
 from shared.store import Item, Store
 from shared.task import Task
-from shared.work.worker import Worker, record_of
+from shared.work.keeper import record_of
+from shared.work.worker import Worker
 from tests.conftest import TABLE
 from tests.support.api_events import Context, Event, http, rest, sample
 from tests.support.asking import Secrets, submitted

@@ -13,7 +13,7 @@ from shared.provider import Provider
 from shared.record import Record
 from shared.store import Item
 from shared.task import Task
-from shared.work.worker import record_of
+from shared.work.keeper import record_of
 from tests.support.backend import Backend
 from tests.support.redis_servers import ALONE_AND_CLUSTER
 from tests.support.simulator import EXAMPLE, provider_at

@@ -18,7 +18,7 @@ from shared.reasons import Reason
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task
-from shared.work.worker import record_of
+from shared.work.keeper import record_of
 from tests.support.asking import NO_JITTER, POLLED, TASK, ask, file_at, outcome, provider, record, rules, submitted
 from tests.support.clock import START_MS
 from tests.support.servers import GUARD_SECONDS, Cut, Peer, Says, Seen, Site, Wire

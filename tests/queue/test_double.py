@@ -1,4 +1,4 @@
-"""Crowds of tasks in many groups: the double does what the scripts do, and a group's turn is never late."""
+"""Crowds of tasks in many groups: the double replies and keeps what the scripts do."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import pytest
 from fakeredis.commands_mixins import server_mixin
 
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import Add, Claim, End, Hold, Queue, Settle
+from shared.queue import Add, Becomes, Claim, End, Hold, Queue, Settle
 from shared.task import Task
 from tests.support.keys import PROVIDER, Bench
 from tests.support.memory_queue import MemoryQueue
@@ -84,7 +84,8 @@ class Crowd:
     def settle(self, token: str) -> None:
         chance, some = self.random.random, self.random.sample(self.holds, min(len(self.holds), 70))
         self.holds = [hold for hold in self.holds if hold not in some]
-        becomes, delays = ["completed", "waiting", "waiting", "buried"], [0, 0, 3, 60]
+        becomes: list[Becomes] = ["completed", "waiting", "waiting", "buried"]
+        delays = [0, 0, 3, 60]
         rows = [
             Settle(hold, self.random.choice(becomes), self.random.choice(delays), None, chance() < 0.5, chance() < 0.7)
             for hold in some
@@ -97,8 +98,8 @@ class Crowd:
     def end(self, token: str) -> None:
         few = [Task(PROVIDER, f"t{number}") for number in self.random.sample(range(self.tasks + 5), 5)]
         if self.random.random() < 0.5:
-            ends = ["buried", "forgotten", "dropped"]
-            self.both(lambda queue: queue.end([End(one, 1, how) for one, how in zip(few, ends, strict=False)]))
+            ends = [End(few[0], 1, "buried"), End(few[1], 1, "forgotten"), End(few[2], 1, "dropped")]
+            self.both(lambda queue: queue.end(ends))
         else:
             self.both(lambda queue: queue.hasten([(one, 1) for one in few]))
 

@@ -18,7 +18,7 @@ from shared.record import Record
 from shared.store import Ended, Holder, Item, Store, Superseded, Table
 from shared.store.turns import ROUNDS
 from shared.task import Task
-from shared.work.worker import record_of
+from shared.work.keeper import record_of
 from tests.conftest import RETENTION_SECONDS, TABLE
 from tests.support.clock import Clock
 from tests.support.memory_store import MemoryStore

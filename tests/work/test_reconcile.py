@@ -13,8 +13,8 @@ from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work import reconcile
+from shared.work.keeper import record_of
 from shared.work.reconcile import STOP_SECONDS, Reconciler
-from shared.work.worker import record_of
 from tests.support.backend import Backend
 from tests.support.redis_servers import ALONE_AND_CLUSTER
 from tests.support.simulator import EXAMPLE, provider_at
