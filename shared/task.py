@@ -5,9 +5,10 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Self
 
+from shared.bounds import BOUNDS
 from shared.errors import BadRequest
 
-MAX_NAME_BYTES = 256
+MAX_NAME_BYTES = BOUNDS["name"].most
 PROVIDER_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
 
 

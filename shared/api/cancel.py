@@ -10,8 +10,8 @@ from shared.logs import facts, log
 from shared.queue import End, without_redis
 from shared.store import Item
 from shared.task import Task
+from shared.work.keeper import CANCEL_SECONDS, record_of
 from shared.work.parts import Parts
-from shared.work.worker import CANCEL_SECONDS, record_of
 
 ROUNDS = 5  # how often a cancellation that meets a change looks again
 

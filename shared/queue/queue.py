@@ -5,7 +5,6 @@ names. Time is the server's alone. A completed task leaves nothing; no key carri
 for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
 
-import hashlib
 import math
 import secrets
 import time
@@ -15,15 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from redis import Redis, RedisCluster, RedisError
-from redis.client import NEVER_DECODE
-from redis.exceptions import AskError, NoScriptError
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
-
-from shared.errors import QueueUnavailable, QueueUnreachable
+from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
+from shared.queue.client import TROUBLE, Client, Script, unavailable
 from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Settle, Which
 from shared.task import Task
 
@@ -77,12 +71,12 @@ def without_redis(then: str) -> Iterator[None]:
 class Queue:
     """The queue's verbs. All tasks of one call belong to one provider."""
 
-    def __init__(self, client: "Redis | RedisCluster", prefix: str) -> None:
+    def __init__(self, client: Client, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
         text = {path.stem: path.read_text() for path in _SCRIPTS.glob("*.lua")}
-        self._scripts = {verb: "".join(text[part] for part in (*parts, verb)) for verb, parts in _PARTS.items()}
-        self._sha = {verb: _sha(script) for verb, script in self._scripts.items()}
+        whole = {verb: "".join(text[part] for part in (*parts, verb)) for verb, parts in _PARTS.items()}
+        self._scripts = {verb: Script(client, script) for verb, script in whole.items()}
         self._keys: dict[str, tuple[str, ...]] = {}
 
     def add(
@@ -197,15 +191,7 @@ class Queue:
         return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
-        return self._guarded(lambda: self._evaluated(verb, self._names(provider), arguments))
-
-    def _evaluated(self, verb: str, keys: tuple[str, ...], arguments: tuple[Any, ...]) -> Any:
-        """A script's reply, as bytes: names and records are decoded one by one."""
-        call: Callable[..., Any] = self._client.execute_command
-        try:
-            return call("EVALSHA", self._sha[verb], len(keys), *keys, *arguments, **{NEVER_DECODE: True})
-        except NoScriptError:
-            return call("EVAL", self._scripts[verb], len(keys), *keys, *arguments, **{NEVER_DECODE: True})
+        return self._guarded(lambda: self._scripts[verb](self._names(provider), arguments))
 
     def _names(self, provider: str) -> tuple[str, ...]:
         """A provider's keys, as LAYOUT has them."""
@@ -217,21 +203,8 @@ class Queue:
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except RedisError as error:
-            reason = f"{type(error).__name__}: {error}"
-            if isinstance(error, AskError):  # MOVED too
-                wanted = "a server without cluster mode, or an endpoint that stands for a whole cluster"
-                reason = f"another node has this queue ({error}); REDIS_URL must name {wanted}"
-            pool = getattr(self._client, "connection_pool", None)  # a cluster has none
-            known = pool.connection_kwargs if pool else {}  # of which the message tells nothing secret
-            where = f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
-            unreachable = isinstance(error, RedisConnectionError | RedisTimeoutError)
-            raise (QueueUnreachable if unreachable else QueueUnavailable)(f"{where}: {reason}") from error
-
-
-def _sha(script: str) -> str:
-    """What a server calls a script that it knows."""
-    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+        except TROUBLE as error:
+            raise unavailable(error, self._client) from error
 
 
 def _added(one: Add) -> Row:

@@ -9,7 +9,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
+from shared.bounds import BOUNDS
+from shared.codec import OWN_DEPTH, Json, canonical, carried, dumps, loads
 from shared.errors import StoreTooLarge
 from shared.task import Task
 
@@ -17,9 +18,9 @@ Status: TypeAlias = Literal["pending", "completed", "failed", "cancelled"]
 
 SHARDS = 16
 GZIP_ABOVE_BYTES = 4096
-MAX_VALUE_BYTES = {"input": 48_000, "outputs": 16_000, "partial": 64_000, "data": 256_000, "error": 8_000}
-"""Bytes that each value may take in the item; together with names and keys below DynamoDB's 400 KB."""
-LINK_ABOVE_BYTES = 5_000_000  # larger data is given as a link: partial data and the like need room in Lambda's 6 MB
+MAX_VALUE_BYTES = {name: BOUNDS[name].most for name in ("input", "outputs", "partial", "error")} | {"data": 256_000}
+"""Bytes that each value may take in the item, data compressed; with all the rest they are below DynamoDB's 400 KB."""
+LINK_ABOVE_BYTES = BOUNDS["data"].most  # larger data is given as a link: the rest needs room in Lambda's 6 MB
 MAX_NOTIFY = 10  # workflows that may wait for one task; while they do there is no `error`, whose room they take
 
 
@@ -44,7 +45,11 @@ class Spilled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What is known of a task. Values that the item lacks are None; `data` may be Spilled."""
+    """What is known of a task. Values that the item lacks are None; `data` may be Spilled.
+
+    `turn` and `holder` are of the last holder that wrote, `finished` is the last turn whose attempt is known to have
+    ended, `crashes` counts the turns in a row that ended their workers, `news` how often a callback told something.
+    """
 
     task: Task
     status: Status
@@ -55,6 +60,11 @@ class Item:
     expires_at: int | None = None
     submitted_at: int | None = None
     resubmits: int = 0
+    turn: int = 0
+    holder: str = ""
+    finished: int | None = None
+    crashes: int = 0
+    news: int = 0
     input_digest: str
     group: str = ""
     begun_by: str = field(default="", compare=False)
@@ -90,17 +100,26 @@ def parse(attributes: Any) -> Item | None:
 
 
 def packed(value: Json, name: str) -> str | bytes:
-    """A JSON value as attribute `name` holds it. Raises StoreTooLarge above its limit."""
-    text, body = encoded(value)
+    """A JSON value as attribute `name` holds it. Raises StoreTooLarge above its limits."""
+    text = checked(value, name)
+    body = compressed(text)
     if len(body) > MAX_VALUE_BYTES[name]:
         raise StoreTooLarge(f"{name} takes {len(body)} bytes, the limit is {MAX_VALUE_BYTES[name]}")
     return text.decode() if body is text else body
 
 
-def encoded(value: Json) -> tuple[bytes, bytes]:
-    """A JSON value's text, and the same as it is stored: compressed above 4 KB."""
-    text = dumps(value).encode()
-    return text, text if len(text) <= GZIP_ABOVE_BYTES else gzip.compress(text, compresslevel=6, mtime=0)
+def checked(value: Json, name: str) -> bytes:
+    """A value's JSON text. Raises StoreTooLarge above the bound of that name, before any costly work."""
+    text = dumps(value)
+    size = carried(text) if name.startswith("data") else len(text.encode())
+    if size > BOUNDS[name].most:
+        raise StoreTooLarge(f"{name} takes {size} bytes uncompressed, the limit is {BOUNDS[name].most}")
+    return text.encode()
+
+
+def compressed(text: bytes) -> bytes:
+    """A JSON text as it is stored: compressed above 4 KB, which makes every such text smaller."""
+    return text if len(text) <= GZIP_ABOVE_BYTES else gzip.compress(text, compresslevel=6, mtime=0)
 
 
 def digest(value: Json) -> str:

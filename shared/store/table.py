@@ -9,6 +9,7 @@ from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.errors import StoreTooLarge, StoreUnavailable, StoreUnreachable
+from shared.store.clock import Clock
 from shared.store.item import Item, parse
 from shared.task import Task
 
@@ -18,17 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A write that changed nothing: its generation is no longer pending, or its job is lost. `item`: what is there."""
+    """A write that changed nothing: `item`, what is there, is of another generation or status, or knows more.
+
+    More is a later holder, a later job, or what a callback told.
+    """
 
     item: Item | None
 
 
 @dataclass
 class Table:
-    """One item per task. One low-level client serves all threads."""
+    """One item per task. One low-level client serves all threads. `clock`, if given, hears every reply."""
 
     client: "DynamoDBClient"
     name: str
+    clock: Clock | None = None
+
+    def know_time(self) -> None:
+        """See Store.know_time."""
+        if self.clock and not self.clock.is_set:
+            self.get(Task("", ""))
 
     def get(self, task: Task) -> Item | None:
         """A task's item, read consistently; None if there is none."""
@@ -55,6 +65,14 @@ class Table:
         )
         return Superseded(parse(reply.get("Item"))) if "Error" in reply else parse(reply.get("Attributes"))
 
+    def change(
+        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str, *, read_back: bool
+    ) -> Item | Superseded | None:
+        """`update` of a generation that is pending, if a `further` condition holds, too."""
+        values = {"generation": generation, "pending": "pending", **values}
+        condition = f"#generation = :generation AND #status = :pending{further}"
+        return self.update(task, expression, condition, values, read_back=read_back)
+
     def open_items(self, key: str, before: int) -> Iterator[dict[str, Any]]:
         """Keys and generation of what stands in the index `open` under `key`, written last before that."""
         start: dict[str, Any] = {}
@@ -74,9 +92,11 @@ class Table:
 
     def _guarded(self, call: Callable[..., Any], **arguments: Any) -> Any:
         """The reply; of a condition that does not hold the error itself, which tells what is there."""
+        sent_at = self.clock.host() if self.clock else 0
         try:
-            return call(TableName=self.name, **arguments)
+            reply = call(TableName=self.name, **arguments)
         except ClientError as error:
+            self._hear(error.response, sent_at)
             code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
             if code == "ConditionalCheckFailedException":
                 return error.response
@@ -85,6 +105,12 @@ class Table:
             raise StoreUnavailable(f"DynamoDB: {code}") from error
         except BotoCoreError as error:
             raise StoreUnreachable(f"DynamoDB: {type(error).__name__}: {error}") from error
+        self._hear(reply, sent_at)
+        return reply
+
+    def _hear(self, reply: Any, sent_at: int) -> None:
+        if self.clock:
+            self.clock.hear(reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}), sent_at)
 
 
 def _wired(values: dict[str, Any]) -> dict[str, Any]:

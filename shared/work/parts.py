@@ -12,7 +12,7 @@ from shared.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`providers` by name; `clock` tells epoch milliseconds."""
+    """`providers` by name; `clock` tells epoch milliseconds, as the store has them."""
 
     store: Store
     queue: Queue

@@ -13,7 +13,7 @@ from shared.provider.language.rules import Rules
 from shared.queue import BATCH, End, Place, Queue, new_token
 from shared.store import Item, Store
 from shared.task import Task
-from shared.work.worker import add_of, record_of
+from shared.work.keeper import add_of, record_of
 
 T = TypeVar("T")
 
@@ -50,6 +50,7 @@ class Reconciler:
     def _requeue(self, name: str, is_open: set[Task], remaining: Callable[[], float]) -> Counter[str]:
         """Queue every open item, older than a lease, whose generation or a higher one Redis does not hold."""
         tally: Counter[str] = Counter()
+        self.store.know_time()
         before = self.clock() - int(self.lease_seconds * 1000)
         for batch in _batches(self.store.open_since(name, before), remaining, tally):
             places = self.queue.look([task for task, _ in batch])
@@ -66,7 +67,8 @@ class Reconciler:
             item = self.store.get(task, self.clock())
             if item and item.is_pending(generation):
                 delay = self.lease_seconds + self.random.uniform(0, rules.polling.max_delay)
-                adds.append(add_of(task, record_of(item), delay))
+                add = add_of(task, record_of(item))
+                adds.append(add._replace(delay_seconds=delay, turn=item.turn, came_back=True))
         added = self.queue.add(adds, token=new_token(), limits=rules.limits) if adds else []
         for one, done in zip(adds, added, strict=True):
             if done == "created":

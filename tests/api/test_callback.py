@@ -28,6 +28,7 @@ from shared.provider.callback_url import CallbackUrls
 from shared.queue import Add, Queue, Release
 from shared.store import Item, Store
 from shared.task import Task
+from shared.work.keeper import record_of
 from shared.work.worker import Worker
 from tests.conftest import TABLE
 from tests.support.api_events import Context, Event, http, rest, sample
@@ -134,6 +135,19 @@ def test_where_a_result_is_to_be_fetched_the_news_is_kept_and_the_worker_does_th
     hook.clock.advance(5)
     hook.call({"status": "completed", "link": "r"})
     assert hook.item() == kept  # a repeated one writes nothing
+
+
+def test_what_is_too_large_in_a_callback_is_left_out_and_the_provider_is_asked_about_the_rest(hook: Hook) -> None:
+    """C12: whatever else it brings is kept; outputs, which a task cannot do without, are left to the next poll."""
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED, "poll": RESULT["poll"]})
+    hook.wait()
+    status = '{"status": "async processing in progress"'
+    hook.call(f'{status}, "link": "r", "data": "{"é" * 20_000}\\ud800"}}'.encode())  # as JSON text three times as long
+    assert (hook.item().outputs, hook.item().partial) == ({"id": "j", "link": "r"}, None)
+    assert hook.place() == LATER
+    hook.call(f'{status}, "link": "{"d" * 30_000}"}}'.encode())
+    assert (hook.item().status, hook.item().outputs) == ("pending", {"id": "j", "link": "r"})
+    assert hook.place() == DUE
 
 
 @pytest.mark.promise("limits", "a callback asks the provider nothing")
@@ -243,6 +257,26 @@ def test_a_signed_payload_about_a_lost_job_stores_nothing_and_makes_the_one_that
     following = hook.lose()
     assert hook.call(payload).body == RECEIVED
     assert (hook.item(), hook.place()) == (following, DUE)
+
+
+@pytest.mark.promise("once", "the failure of a lost job does not end the one that followed")
+def test_a_job_that_is_lost_while_a_callback_says_so_does_not_end_the_one_that_followed(hook: Hook) -> None:
+    """C1: between the callback's read and its write another job was submitted."""
+    hook.wait()
+    hook.meanwhile(hook.store, "fail", before=hook.lose)
+    assert hook.call({"status": "refused", "error": "no such job"}).body == RECEIVED
+    assert (hook.item().status, hook.item().outputs, hook.item().resubmits) == ("pending", {"id": "k"}, 1)
+    assert hook.place() == DUE
+
+
+def test_a_callback_overwrites_nothing_of_which_it_tells_nothing(hook: Hook) -> None:
+    """C1: a worker saves a new link between the callback's read and its write."""
+    item = hook.wait()
+    newer = dataclasses.replace(record_of(item), outputs={"id": "newer"})
+    hook.meanwhile(hook.store, "learn", before=lambda: hook.store.save(TASK, newer, hook.clock()))
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"partial": "body.data", "callback": SIGNED})
+    hook.call({"status": "async processing in progress", "data": {"told": 1}})
+    assert (hook.item().outputs, hook.item().partial) == ({"id": "newer"}, {"told": 1})
 
 
 def test_the_job_that_followed_a_lost_one_may_end_the_task_by_its_own_url(hook: Hook) -> None:

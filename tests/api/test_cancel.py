@@ -13,8 +13,9 @@ from shared.errors import Conflict, NotFound, StoreUnavailable, Unavailable
 from shared.queue import Add
 from shared.store import Item, Superseded
 from shared.task import Task
-from shared.work.worker import record_of
+from shared.work.keeper import record_of
 from tests.support.backend import Backend
+from tests.support.redis_servers import ALONE_AND_CLUSTER
 from tests.support.simulator import BROKEN, EXAMPLE, JOB, Simulator, says
 
 TASK = Task("job", "a")
@@ -41,6 +42,13 @@ class Office(Backend):
     def status(self, task: Task = TASK) -> str | None:
         item = self.store.get(task, 0)
         return item.status if item else None
+
+
+@pytest.fixture(params=ALONE_AND_CLUSTER)
+def redis_kind(request: pytest.FixtureRequest) -> str:
+    """A cluster of several nodes too."""
+    kind: str = request.param
+    return kind
 
 
 @pytest.fixture

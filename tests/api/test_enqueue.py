@@ -16,7 +16,7 @@ from shared.api.answer import Answer
 from shared.api.enqueue import RESERVE_SECONDS
 from shared.errors import BadRequest, Conflict, StoreUnavailable, Unavailable
 from shared.limits import Limits
-from shared.provider.delays import PAUSE_JITTER
+from shared.provider.language.polling import SPREAD
 from shared.queue import Add, Hold
 from shared.record import Record
 from shared.store.item import MAX_NOTIFY
@@ -38,6 +38,7 @@ from tests.support.simulator import (
     Said,
     Simulator,
     completed,
+    pending,
     refused,
     says,
 )
@@ -75,6 +76,15 @@ def test_while_it_is_asked_for_the_first_time_the_task_is_held_at_0(front: Front
     front.simulator.say(PENDING.after(lambda: seen.extend([front.state()["a"][0], front.bench.score("a")])))
     front.ask()
     assert seen == ["processing", 0]
+
+
+def test_a_first_answer_says_what_was_left_out_of_it(front: Front) -> None:
+    """C12."""
+    front.simulator.say(pending("d" * 9_000_000))
+    answer = front.ask()
+    assert (answer.status, answer.body["data"]) == (202, None)
+    assert answer.body["reason"] == "left out as too large: partial"
+    assert "reason" not in front.ask("b", wait=0).body
 
 
 def test_what_the_provider_knows_at_once_is_stored_and_answered_whole(front: Front) -> None:
@@ -525,7 +535,7 @@ def test_while_a_provider_is_paused_a_request_is_accepted_without_asking(front: 
     second = front.ask("b")
     assert (second.status, second.body["deduplicated"], second.body["schedule"]) == (202, False, "paused")
     assert second.retry_after_seconds is not None
-    assert 55 < second.retry_after_seconds <= math.ceil(60 * PAUSE_JITTER)
+    assert 55 < second.retry_after_seconds <= math.ceil(60 * SPREAD)
     assert len(front.simulator.calls()) == 1
     assert {name: where for name, (where, _) in front.state().items()} == {"a": "waiting", "b": "waiting"}
 
@@ -533,7 +543,7 @@ def test_while_a_provider_is_paused_a_request_is_accepted_without_asking(front: 
 def test_a_requests_own_attempt_after_a_pause_is_its_probe_and_a_good_answer_ends_it(front: Front) -> None:
     front.simulator.say(says(429, {}, **{"Retry-After": "60"}), DONE)
     front.ask()
-    front.bench.rewind(60 * PAUSE_JITTER)
+    front.bench.rewind(60 * SPREAD)
     assert front.ask("b").status == 200
     assert front.bench.parts()["gate"] == {}
 
@@ -541,7 +551,7 @@ def test_a_requests_own_attempt_after_a_pause_is_its_probe_and_a_good_answer_end
 def test_a_refusal_is_an_answer_too_and_ends_a_pause(front: Front) -> None:
     front.simulator.say(says(503, {}, **{"Retry-After": "60"}), refused("no"))
     front.ask()
-    front.bench.rewind(60 * PAUSE_JITTER)
+    front.bench.rewind(60 * SPREAD)
     assert front.ask("b").status == 422
     assert front.bench.parts()["gate"] == {}
 

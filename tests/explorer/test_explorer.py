@@ -119,8 +119,8 @@ def test_it_fails_where_process_submits_without_a_look_at_the_item(monkeypatch: 
 def test_it_fails_where_a_late_attempt_without_a_job_removes_another_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     save = MemoryStore.save
 
-    def removing(self: MemoryStore, task: Task, record: Record, now: int, *, resubmit: bool) -> Superseded | None:
-        superseded = save(self, task, record, now, resubmit=resubmit)
+    def removing(self: MemoryStore, task: Task, record: Record, now: int, **options: Any) -> Superseded | None:
+        superseded = save(self, task, record, now, **options)
         if superseded is None:
             self.items[task] = replace(self.items[task], outputs=record.outputs)
         return superseded
@@ -136,7 +136,7 @@ def test_it_fails_where_the_loss_of_a_job_is_not_taken_from_the_item(monkeypatch
 
 
 def test_it_fails_where_a_late_write_counts_whatever_has_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unconditional(self: MemoryStore, task: Task, generation: int, **changes: Any) -> None:
+    def unconditional(self: MemoryStore, task: Task, generation: int, by: Any = None, **changes: Any) -> None:
         self.items[task] = replace(self.items[task], **changes)
 
     monkeypatch.setattr(MemoryStore, "_write", unconditional)

@@ -119,7 +119,7 @@ def called(**payload: object) -> Callable[[World], Event]:
 
 BEGIN, SUBMIT = "GetItem UpdateItem add", "claim GetItem POST UpdateItem"
 CANCELLED = "claim GET UpdateItem DELETE forget claim"
-QUERIES, STRAYS = "Query " * 16, "strays " * 5
+QUERIES, STRAYS = "GetItem " + "Query " * 16, "strays " * 5  # GetItem: what time is it?
 END = "GetItem UpdateItem end"
 UNASKED = {"firstAnswer": 0}
 SUCCESS, FAILURE = called(status="completed", data=WHOLE), called(status="refused", error="no such customer")

@@ -24,7 +24,7 @@ from shared.api.enqueue import RESERVE_SECONDS
 from shared.settings import Settings
 from shared.store.spill import CALL_SECONDS
 from shared.work import reconcile
-from shared.work.worker import STORE_RETRY_SECONDS
+from shared.work.keeper import STORE_RETRY_SECONDS
 from tests.conftest import BUCKET, TABLE
 from tests.support.backend import Backend
 from tests.support.deployment import FILES, Answered, Deployment, deploy

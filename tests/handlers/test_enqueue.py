@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import requests
-from redis import Redis
 
 from handlers import enqueue
 from shared import wiring
 from shared.api.view import instant
-from shared.queue import Add
+from shared.queue import Add, client
+from shared.queue.client import client_of
 from shared.record import Record
 from shared.task import Task
 from tests.conftest import BUCKET
@@ -429,7 +429,7 @@ def test_one_request_knocks_at_a_redis_that_closes_its_door_no_more_often_than_o
     deployed: Deployment,
 ) -> None:
     door = Door(silent=False)
-    deployed.patch.setattr("redis.Redis", Redis)
+    deployed.patch.setattr(client, "client_of", client_of)
     deployed.patch.setenv("REDIS_URL", f"redis://127.0.0.1:{door.port}")
     try:
         assert deployed.call("POST", "/tasks", {"name": "a"}).status == 202

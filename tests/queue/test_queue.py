@@ -1,25 +1,29 @@
 """The queue's contract: the same promises on fakeredis, Valkey and Redis, alone and as clusters, and on the double."""
 
+import re
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from shared.errors import QueueUnavailable
-from shared.queue import End, Hold, Place, Release, new_token
+from shared.limits import Limits
+from shared.queue import Becomes, Hold, Place, Settle, Which, new_token
 from tests.support.desk import LEASE_SECONDS, Desk, names, task
-from tests.support.keys import PROVIDER, Bench, key_of
+from tests.support.keys import PARTS, PLACES, PROVIDER, RINGS, Bench, key_of
 from tests.support.memory_queue import MemoryQueue
-from tests.support.redis_servers import CLUSTERS, EVERY_KIND, SERVERS
+from tests.support.redis_servers import BARE, CLUSTERS, EVERY_KIND, SERVERS
 
 HOURS = 3600.0
 WHEREVER = pytest.mark.parametrize("place", [{"due_seconds": 60}, {"lease_seconds": 30}, {"dead": True}])
-NAMES = ("plain", "Ünïcødé 名前", "with space", "{queue:example}", "a:b:c", "0", "-inf", "x" * 256)
+EVERY_CLAIM: tuple[Which, ...] = get_args(Which)
+NAMES = ("plain", "Ünïcødé 名前", "with space", "{queue:example}", "a:b:c", "0", "-inf", "[a", "(a", "x" * 256)
 
 
-@pytest.fixture(params=[*EVERY_KIND, *CLUSTERS])
+@pytest.fixture(params=[*EVERY_KIND, *CLUSTERS, BARE])
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """Here the double too."""
     kind: str = request.param
@@ -54,7 +58,7 @@ def test_a_task_added_with_a_lease_is_held_by_who_added_it(desk: Desk) -> None:
     assert desk.state() == {"a": ("processing", 1)}
     assert desk.score("a") == 0
     assert desk.claim().tasks == ()
-    assert desk.queue.complete([Hold(task(), 1, "mine")]) == [True]
+    assert desk.settle("completed", Hold(task(), 1, "mine")) == [True]
 
 
 @pytest.mark.parametrize(("generation", "answer"), [(3, "exists"), (2, "stale")])
@@ -72,11 +76,11 @@ def test_the_same_generation_exists_and_a_lower_one_is_stale_wherever_the_task_i
 def test_a_higher_generation_replaces_a_lower_one_wherever_it_is(
     desk: Desk, place: dict[str, Any], lease_seconds: float
 ) -> None:
-    desk.seed("a", generation=3, crashes=2, record="old", **place)
+    desk.seed("a", generation=3, came_back=2, record="old", **place)
     assert desk.add(generation=4, record="new", lease_seconds=lease_seconds) == "created"
     assert desk.state() == {"a": ("processing" if lease_seconds else "waiting", 4)}
     assert desk.parts()["tasks"] == {"a": "new"}
-    assert desk.parts()["state"] == {"a": "4:adder:0"}
+    assert desk.parts()["state"] == {"a": "4:adder.1:0" if lease_seconds else "4:adder.0:0"}
 
 
 def test_replacing_a_generation_fences_its_old_worker(desk: Desk) -> None:
@@ -115,8 +119,8 @@ def test_fifty_at_once_add_one_task_once(desk: Desk) -> None:
 def test_a_claimed_task_scores_0_under_a_lease_with_its_record(desk: Desk) -> None:
     desk.seed("a", generation=7, record='{"n": [], "x": 1e-7}')
     (claimed,) = desk.claim().tasks
-    assert (claimed.hold, claimed.crashes) == (Hold(task(), 7, "worker"), 0)
-    assert claimed.record == '{"n": [], "x": 1e-7}'
+    assert (claimed.hold, claimed.came_back) == (Hold(task(), 7, "worker", 1), 0)
+    assert claimed.record == b'{"n": [], "x": 1e-7}'
     assert desk.score("a") == 0
     assert desk.parts()["leases"]["a"] == pytest.approx(desk.keys.now() + LEASE_SECONDS * 1000, abs=5000)
 
@@ -203,11 +207,11 @@ def test_a_task_whose_worker_died_comes_back_due_since_its_leases_end(desk: Desk
     lease_end = desk.parts()["leases"]["a"]
     desk.rewind(LEASE_SECONDS + 5)
     back = desk.claim()
-    assert (back.tasks, back.expired, back.suspects) == ((), 1, True)
+    assert (back.tasks, back.expired, back.once, back.often) == ((), 1, True, False)
     assert desk.state() == {"a": ("waiting", 1)}
     assert desk.score("a") == lease_end - (LEASE_SECONDS + 5) * 1000
-    (suspect,) = desk.claim(suspect=True, limit=1).tasks
-    assert suspect.crashes == 1
+    (again,) = desk.claim(which="once").tasks
+    assert (again.came_back, again.hold.turn) == (1, 2)
 
 
 @pytest.mark.promise("once", "a worker whose lease is over can no longer move the task")
@@ -223,7 +227,7 @@ def test_a_worker_whose_lease_is_over_keeps_the_task_until_somebody_looks(desk: 
     desk.seed("a")
     (late,) = desk.hold()
     desk.rewind(LEASE_SECONDS + 5)
-    assert desk.queue.complete([late]) == [True]
+    assert desk.settle("completed", late) == [True]
 
 
 @pytest.mark.promise("ends", "the tasks of a worker that died come back when its lease is over")
@@ -232,19 +236,19 @@ def test_three_tasks_of_a_killed_worker_are_all_worked_on_again(desk: Desk) -> N
     assert len(desk.claim().tasks) == 3
     desk.rewind(LEASE_SECONDS)
     assert desk.claim(limit=10).tasks == ()
-    suspects = [one for _ in range(3) for one in desk.claim(limit=1, suspect=True).tasks]
-    assert sorted((one.hold.task.name, one.crashes) for one in suspects) == [("a", 1), ("b", 1), ("c", 1)]
-    assert desk.queue.complete([one.hold for one in suspects]) == [True, True, True]
+    back = desk.claim(which="once").tasks
+    assert sorted((one.hold.task.name, one.came_back) for one in back) == [("a", 1), ("b", 1), ("c", 1)]
+    assert desk.settle("completed", *(one.hold for one in back)) == [True, True, True]
     assert desk.state() == {}
 
 
-def test_each_lost_worker_counts_as_one_crash(desk: Desk) -> None:
+def test_each_lease_that_expires_counts_as_one_time_that_the_task_came_back(desk: Desk) -> None:
     desk.seed("a")
     desk.claim()
-    for crashes in (1, 2, 3, 4):
+    for times in (1, 2, 3, 4):
         desk.rewind(LEASE_SECONDS)
-        (suspect,) = desk.claim(limit=1, suspect=True).tasks
-        assert suspect.crashes == crashes
+        (again,) = desk.claim(which="once" if times == 1 else "often").tasks
+        assert (again.came_back, again.hold.turn) == (times, times + 1)
 
 
 def test_more_than_200_leases_that_expire_at_once_all_come_back(desk: Desk) -> None:
@@ -253,78 +257,187 @@ def test_more_than_200_leases_that_expire_at_once_all_come_back(desk: Desk) -> N
     assert [desk.claim().expired for _ in range(4)] == [200, 200, 50, 0]
 
 
-# --- suspects are alone
+# --- those that came back are claimed by themselves
 
 
-def test_an_ordinary_claim_never_returns_a_suspect(desk: Desk) -> None:
-    desk.seed("killer", crashes=1, due_seconds=-100)
+def test_an_ordinary_claim_never_returns_what_came_back(desk: Desk) -> None:
+    desk.seed("once", came_back=1, due_seconds=-100)
+    desk.seed("often", came_back=2, due_seconds=-100)
     desk.seed("harmless")
     claimed = desk.claim()
-    assert (names(claimed), claimed.suspects) == (["harmless"], True)
+    assert (names(claimed), claimed.once, claimed.often) == (["harmless"], True, True)
 
 
-def test_a_suspect_claim_returns_exactly_one_the_oldest_and_nothing_ordinary(desk: Desk) -> None:
+def test_those_that_came_back_once_are_claimed_together_the_oldest_first_and_nothing_else(desk: Desk) -> None:
     desk.seed("harmless", due_seconds=-100)
-    desk.seed("killer", crashes=1, due_seconds=-5)
-    desk.seed("old killer", crashes=3, due_seconds=-10)
-    desk.seed("future killer", crashes=3, due_seconds=10)
-    assert desk.take(limit=10, suspect=True) == ["old killer"]
-    assert desk.take(limit=1, suspect=True) == ["killer"]
-    assert desk.take(limit=1, suspect=True) == []
+    for age in (5, 20, 10):
+        desk.seed(f"{age} s", came_back=1, due_seconds=-age)
+    desk.seed("future", came_back=1, due_seconds=10)
+    desk.seed("often", came_back=2, due_seconds=-100)
+    assert [desk.take(limit=2, which="once") for _ in range(3)] == [["20 s", "10 s"], ["5 s"], []]
 
 
-def test_a_suspect_claim_takes_a_lease_that_has_just_expired_if_it_is_the_oldest(desk: Desk) -> None:
-    desk.seed("killer", crashes=1, due_seconds=-10)
-    desk.seed("older", lease_seconds=-20, token="dead")
-    desk.seed("younger", lease_seconds=-5, token="dead")
-    assert desk.take(limit=1, suspect=True) == ["older"]
-    assert desk.state() == {"killer": ("waiting", 1), "older": ("processing", 1), "younger": ("waiting", 1)}
+def test_of_those_that_came_back_more_often_exactly_one_is_claimed_the_oldest(desk: Desk) -> None:
+    desk.seed("harmless", due_seconds=-100)
+    desk.seed("once", came_back=1, due_seconds=-100)
+    desk.seed("killer", came_back=2, due_seconds=-5)
+    desk.seed("old killer", came_back=9, due_seconds=-10)
+    desk.seed("future killer", came_back=3, due_seconds=10)
+    assert [desk.take(limit=10, which="often") for _ in range(3)] == [["old killer"], ["killer"], []]
 
 
-def test_suspects_do_not_hide_what_is_behind_them(desk: Desk) -> None:
+@pytest.mark.parametrize(("which", "came_back"), [("once", 0), ("often", 1)])
+def test_a_lease_that_has_just_expired_is_claimed_again_if_it_is_the_oldest(
+    desk: Desk, which: Any, came_back: int
+) -> None:
+    desk.seed("waits", came_back=came_back + 1, due_seconds=-10)
+    desk.seed("older", lease_seconds=-20, came_back=came_back, token="dead")
+    desk.seed("younger", lease_seconds=-5, came_back=came_back, token="dead")
+    assert desk.take(limit=1, which=which) == ["older"]
+    assert desk.state() == {"waits": ("waiting", 1), "older": ("processing", 1), "younger": ("waiting", 1)}
+
+
+def test_those_that_came_back_do_not_hide_what_is_behind_them_nor_are_they_hidden(desk: Desk) -> None:
     for number in range(120):
-        desk.seed(f"killer {number}", crashes=1, due_seconds=-100)
+        desk.seed(f"back {number}", came_back=1 + number % 2, due_seconds=-100)
     desk.seed("harmless")
     assert desk.take(limit=2) == ["harmless"]
-
-
-def test_ordinary_tasks_do_not_hide_a_suspect_behind_them(desk: Desk) -> None:
     desk.put([f"{number}" for number in range(120)])
-    desk.seed("killer", crashes=1)
-    assert desk.take(limit=1, suspect=True) == ["killer"]
+    desk.seed("once", came_back=1, due_seconds=-200)
+    desk.seed("often", came_back=2, due_seconds=-200)
+    assert desk.take(limit=1, which="once") + desk.take(which="often") == ["once", "often"]
 
 
-def test_no_suspect_waits_where_none_has_crashed(desk: Desk) -> None:
+def test_what_is_held_or_waits_for_later_does_not_count_as_come_back_and_due(desk: Desk) -> None:
     desk.seed("a")
-    desk.seed("held", lease_seconds=30, crashes=2)
-    assert desk.claim().suspects is False
+    for times in (1, 2):
+        desk.seed(f"held {times}", lease_seconds=30, came_back=times)
+        desk.seed(f"later {times}", due_seconds=60, came_back=times)
+    claimed = desk.claim()
+    assert (claimed.once, claimed.often) == (False, False)
+
+
+# --- turns
+
+
+def test_each_claim_raises_the_turn_and_who_adds_with_a_lease_has_the_first(desk: Desk) -> None:
+    assert desk.add(token="0123456789abcdef", lease_seconds=LEASE_SECONDS) == "created"
+    assert desk.parts()["state"] == {"a": "1:0123456789abcdef.1:0"}
+    assert desk.add(token="0123456789abcdef", lease_seconds=LEASE_SECONDS) == "created"
+    hold = Hold(task(), 1, "0123456789abcdef", 1)
+    for turn in (2, 3):
+        assert desk.settle("waiting", hold, delay=0) == [True]
+        (hold,) = desk.hold()
+        assert hold.turn == turn
+    assert desk.parts()["state"] == {"a": "1:worker.3:0"}
+
+
+@pytest.mark.parametrize(("told", "turn"), [(0, 4), (4, 4), (9, 9)])
+def test_settling_raises_the_turn_to_that_of_the_item_and_never_lowers_it(desk: Desk, told: int, turn: int) -> None:
+    desk.settle("waiting", desk.seed("a", lease_seconds=30, turn=4), delay=0, turn=told)
+    assert desk.parts()["state"] == {"a": f"1:.{turn}:0"}
+    assert desk.hold()[0].turn == turn + 1
+
+
+def test_what_reconcile_adds_has_the_items_turn_and_has_come_back_once(desk: Desk) -> None:
+    desk.put("a", 7, turn=5, came_back=True)
+    desk.put("b", turn=2)
+    assert (names(desk.claim()), names(again := desk.claim(which="once"))) == (["b"], ["a"])
+    assert [(one.hold.generation, one.hold.turn, one.came_back) for one in again.tasks] == [(7, 6, 1)]
+
+
+def test_a_waiting_tasks_state_names_nobody_or_eight_digits_of_who_added_it(desk: Desk) -> None:
+    token = new_token()
+    desk.add("added", token=token)
+    desk.add("begun", token=token, lease_seconds=LEASE_SECONDS)
+    desk.settle("waiting", Hold(task("begun"), 1, token))
+    desk.seed("expired", lease_seconds=-9, token=token)
+    desk.claim(Limits(parallel=1), limit=0)
+    assert desk.parts()["state"] == {"added": f"1:{token[:8]}.0:0", "begun": "1:.1:0", "expired": "1:.1:1"}
+    assert desk.add("added", token=token) == "created"
+
+
+def test_every_state_can_be_read_as_the_release_before_reads_it(desk: Desk) -> None:
+    """A fourth field made its claim hand out generation 0, and forget tasks that were alive."""
+    token = new_token()
+    desk.put(["claimed", "settled", "dead", "back", "waits"], 3, token=token)
+    desk.put(["begun", "ended"], 3, token=token, lease_seconds=LEASE_SECONDS)
+    desk.hold(token=token, limit=4)
+    desk.end("buried", "ended", generation=3)
+    desk.settle("waiting", Hold(task("settled"), 3, token))
+    desk.settle("buried", Hold(task("dead"), 3, token))
+    desk.seed("expired", generation=3, lease_seconds=-5, token=token)
+    desk.claim(limit=1, lost_token=token)
+    found = {name: re.fullmatch(r"(\d+):([^:]*):(\d+)", text) for name, text in desk.parts()["state"].items()}
+    assert len(found) == 8
+    assert {match and match[1] for match in found.values()} == {"3"}
+
+
+# --- a claim without a reply
+
+
+def test_what_a_claim_without_a_reply_took_goes_back_at_once_and_has_not_come_back(desk: Desk) -> None:
+    for name, times in (("a", 0), ("b", 1), ("c", 2)):
+        desk.seed(name, came_back=times)
+        desk.claim(which=("ordinary", "once", "often")[times], token="lost")
+    desk.seed("other", lease_seconds=30, token="another")
+    again = desk.claim(token="next", lost_token="lost")
+    assert [(one.hold.task.name, one.came_back, one.hold.turn) for one in again.tasks] == [("a", 0, 2)]
+    assert (again.expired, again.once, again.often) == (0, True, True)
+    assert desk.state()["other"] == ("processing", 1)
+    assert desk.take(which="once") + desk.take(which="often") == ["b", "c"]
+
+
+def test_the_last_of_many_leases_is_found_by_its_lost_token(desk: Desk) -> None:
+    desk.begin([f"{number}" for number in range(2050)])
+    desk.seed("a")
+    desk.claim(token="lost")
+    assert desk.take(token="next", lost_token="lost") == ["a"]
+
+
+def test_who_was_given_a_task_that_went_back_has_lost_it(desk: Desk) -> None:
+    desk.seed("a")
+    (hold,) = desk.hold(token="lost")
+    desk.claim(token="next", lost_token="lost", limit=1)
+    assert desk.has_lost(hold)
 
 
 # --- settling
 
 
-def test_completing_leaves_nothing_behind(desk: Desk) -> None:
-    assert desk.queue.complete([desk.seed("a", lease_seconds=30)]) == [True]
+@pytest.mark.parametrize("becomes", ["completed", "forgotten"])
+def test_what_is_completed_or_forgotten_leaves_nothing_behind(desk: Desk, becomes: Any) -> None:
+    assert desk.settle(becomes, desk.seed("a", lease_seconds=30, group="g", has_job=True)) == [True]
     assert desk.keys.dump() == {}
 
 
-def test_releasing_makes_a_task_due_after_its_delay_keeps_its_record_and_forgets_the_crashes(desk: Desk) -> None:
-    hold = desk.seed("a", lease_seconds=30, record="kept", crashes=2)
-    assert desk.queue.release([Release(hold, 60, None)]) == [True]
+def test_what_waits_is_due_after_its_delay_and_keeps_its_record(desk: Desk) -> None:
+    hold = desk.seed("a", lease_seconds=30, record="kept")
+    assert desk.settle("waiting", hold, delay=60) == [True]
     assert desk.claim().wait_seconds == pytest.approx(60, abs=5)
     desk.rewind(60)
     (claimed,) = desk.claim().tasks
-    assert (claimed.record, claimed.crashes) == ("kept", 0)
+    assert claimed.record == b"kept"
 
 
-def test_releasing_can_replace_the_record(desk: Desk) -> None:
-    desk.queue.release([Release(desk.seed("a", lease_seconds=30), 0, "new")])
+@pytest.mark.parametrize("came_back", [1, 2])
+def test_after_an_attempt_a_task_has_not_come_back_and_without_one_it_is_as_before(desk: Desk, came_back: int) -> None:
+    for name in ("attempted", "spared"):
+        hold = desk.seed(name, lease_seconds=30, came_back=came_back)
+        assert desk.settle("waiting", hold, delay=0, attempted=name == "attempted") == [True]
+    assert desk.take() == ["attempted"]
+    (spared,) = desk.claim(which="once" if came_back == 1 else "often").tasks
+    assert (spared.hold.task.name, spared.came_back) == ("spared", came_back)
+
+
+def test_what_waits_can_have_a_new_record(desk: Desk) -> None:
+    desk.settle("waiting", desk.seed("a", lease_seconds=30), record="new")
     assert desk.parts()["tasks"] == {"a": "new"}
 
 
-def test_a_released_task_is_nobodys_and_there_once_whether_the_reply_arrives_or_not(desk: Desk) -> None:
+def test_a_settled_task_is_nobodys_and_there_once_whether_the_reply_arrives_or_not(desk: Desk) -> None:
     hold = desk.seed("a", lease_seconds=30)
-    assert desk.settle("release", hold, delay=0) == [True]
+    assert desk.settle("waiting", hold, delay=0) == [True]
     assert desk.has_lost(hold)  # the worker calls again, or dies: the same
     desk.rewind(LEASE_SECONDS)
     assert desk.state() == {"a": ("waiting", 1)}
@@ -332,14 +445,13 @@ def test_a_released_task_is_nobodys_and_there_once_whether_the_reply_arrives_or_
     assert desk.claim().tasks == ()
 
 
-def test_burying_makes_a_dead_letter_that_is_listed_never_due_and_has_no_crashes(desk: Desk) -> None:
-    assert desk.queue.bury([desk.seed("a", generation=4, lease_seconds=30, crashes=2)]) == [True]
+def test_burying_makes_a_dead_letter_that_is_listed_never_due_and_has_not_come_back(desk: Desk) -> None:
+    assert desk.settle("buried", desk.seed("a", generation=4, lease_seconds=30, came_back=2)) == [True]
     assert desk.state() == {"a": ("dead", 4)}
-    assert desk.parts()["state"] == {"a": "4::0"}
+    assert desk.parts()["state"] == {"a": "4:.1:0"}
     assert desk.queue.members(PROVIDER, "dead") == [task()]
     desk.rewind(100 * HOURS)
-    assert desk.claim().tasks == ()
-    assert desk.claim(suspect=True, limit=1).tasks == ()
+    assert [desk.take(which=which) for which in EVERY_CLAIM] == [[]] * 3
 
 
 def test_every_dead_letter_is_listed(desk: Desk) -> None:
@@ -358,12 +470,21 @@ def test_settling_needs_token_and_generation(desk: Desk, wrong: Hold) -> None:
         assert desk.has_lost(wrong)
 
 
+def test_who_added_a_task_that_waits_does_not_hold_it(desk: Desk) -> None:
+    desk.add(token="12345678abcdef")
+    with desk.unchanged():
+        assert desk.has_lost(Hold(task(), 1, "12345678abcdef"))
+        assert desk.has_lost(Hold(task(), 1, ""))
+
+
 def test_one_call_settles_many_each_for_itself(desk: Desk) -> None:
-    mine = [desk.seed(name, lease_seconds=30, token="mine") for name in "abc"]
+    a, b, c, d = (desk.seed(name, lease_seconds=30, token="mine") for name in "abcd")
     lost = Hold(task("b"), 1, "theirs")
-    assert desk.queue.complete([mine[0], lost]) == [True, False]
-    assert desk.queue.release([Release(lost, 0, None), Release(mine[1], 9, None)]) == [False, True]
-    assert desk.queue.bury([lost, mine[2]]) == [False, True]
+    rows = [
+        *(Settle(a, "completed"), Settle(lost, "completed"), Settle(b, "waiting", 9), Settle(lost, "buried")),
+        *(Settle(c, "buried"), Settle(d, "forgotten")),
+    ]
+    assert desk.queue.settle(rows) == [True, False, True, False, True, True]
     assert desk.state() == {"b": ("waiting", 1), "c": ("dead", 1)}
 
 
@@ -371,114 +492,144 @@ def test_hundreds_settle_in_one_call(desk: Desk) -> None:
     every = [f"{number}" for number in range(450)]
     assert desk.begin(every) == ["created"] * 450
     holds = [Hold(task(name), 1, "adder") for name in every]
-    assert desk.queue.release([Release(hold, 60, None) for hold in holds[:210]]) == [True] * 210
-    assert desk.queue.bury(holds[210:220]) == [True] * 10
-    assert desk.queue.complete(holds[220:]) == [True] * 230
-    assert desk.queue.forget([(hold.task, 1) for hold in holds[:220]]) == [True] * 220
+    counts: dict[Becomes, int] = {"waiting": 210, "buried": 10, "completed": 230}
+    rows = map(Settle, holds, Counter(counts).elements())
+    assert desk.queue.settle([*rows]) == [True] * 450
+    assert sorted(desk.state().values()) == [("dead", 1)] * 10 + [("waiting", 1)] * 210
+    assert desk.end("forgotten", *every[:220]) == [True] * 220
     assert desk.keys.dump() == {}
 
 
 def test_a_call_about_nothing_does_nothing(desk: Desk) -> None:
     queue = desk.queue
-    assert queue.complete([]) == queue.release([]) == queue.bury([]) == queue.forget([]) == []
-    assert [*queue.add([], token="mine"), *queue.look([]), *queue.end([]), *queue.hasten([])] == []
-
-
-# --- forget
-
-
-@pytest.mark.parametrize("generation", [3, 4])
-@WHEREVER
-def test_forgetting_drops_this_generation_or_a_lower_one_whoever_holds_it_and_it_can_be_added_again(
-    desk: Desk, place: dict[str, Any], generation: int
-) -> None:
-    desk.seed("a", generation=3, **place)
-    assert desk.queue.forget([(task(), generation)]) == [True]
-    assert desk.keys.dump() == {}
-    assert desk.queue.forget([(task(), generation)]) == [False]
-    assert desk.add(generation=3) == "created"
-
-
-@WHEREVER
-def test_forgetting_does_not_touch_a_higher_generation(desk: Desk, place: dict[str, Any]) -> None:
-    desk.seed("a", generation=3, **place)
-    with desk.unchanged():
-        assert desk.queue.forget([(task(), 2)]) == [False]
-
-
-def test_who_held_a_forgotten_task_has_lost_it_and_brings_nothing_back(desk: Desk) -> None:
-    hold = desk.seed("a", lease_seconds=30)
-    desk.queue.forget([(task(), 1)])
-    assert desk.has_lost(hold)
-    assert desk.keys.dump() == {}
+    assert [*queue.settle([]), *queue.add([], token="mine"), *queue.look([])] == []
+    assert [*queue.end([]), *queue.hasten([])] == []
 
 
 # --- end
+
+
+@pytest.mark.parametrize("becomes", ["forgotten", "dropped"])
+@pytest.mark.parametrize("generation", [3, 4])
+@WHEREVER
+def test_what_ended_elsewhere_leaves_nothing_of_this_generation_or_a_lower_one_and_can_be_added_again(
+    desk: Desk, place: dict[str, Any], generation: int, becomes: str
+) -> None:
+    hold = desk.seed("a", generation=3, **place)
+    assert desk.end(becomes, "a", generation=generation) == [True]
+    if becomes == "forgotten" and "lease_seconds" in place:
+        assert desk.settle("waiting", hold) == [False]
+    assert desk.keys.dump() == {}
+    assert desk.end(becomes, "a", generation=generation) == [False]
+    assert desk.add(generation=3) == "created"
+
+
+@pytest.mark.parametrize("becomes", ["forgotten", "dropped", "buried"])
+@WHEREVER
+def test_ending_does_not_touch_a_higher_generation(desk: Desk, place: dict[str, Any], becomes: str) -> None:
+    desk.seed("a", generation=3, **place)
+    with desk.unchanged():
+        assert desk.end(becomes, "a", generation=2) == [False]
+
+
+def test_burying_does_not_touch_a_lower_generation(desk: Desk) -> None:
+    desk.seed("a", generation=3)
+    with desk.unchanged():
+        assert desk.end("buried", "a", generation=4) == [False]
+
+
+def test_who_held_a_dropped_task_has_lost_it_and_brings_nothing_back(desk: Desk) -> None:
+    hold = desk.seed("a", lease_seconds=30)
+    desk.end("dropped", "a")
+    assert desk.has_lost(hold)
+    assert desk.keys.dump() == {}
+
 
 ENDED = pytest.mark.parametrize(("becomes", "left"), [("buried", {"a": ("dead", 5)}), ("forgotten", {})])
 
 
 @ENDED
-@pytest.mark.parametrize("seeded", [{}, {"due_seconds": 50}, {"crashes": 2}, {"lease_seconds": -1}])
+@pytest.mark.parametrize(
+    "seeded", [{}, {"due_seconds": 50}, {"came_back": 1}, {"came_back": 2}, {"lease_seconds": -1}, {"has_job": True}]
+)
 def test_ending_moves_at_once_what_nobody_works_on(desk: Desk, becomes: Any, left: Any, seeded: Any) -> None:
-    hold = desk.seed("a", generation=5, **seeded)
-    assert desk.queue.end([End(hold.task, 5, becomes)]) == [True]
+    desk.seed("a", generation=5, group="g", **seeded)
+    assert desk.end(becomes, "a", generation=5) == [True]
     assert (desk.state(), desk.leaks()) == (left, [])
 
 
 def test_ending_moves_what_was_added_and_never_claimed(desk: Desk) -> None:
     desk.add()
-    assert desk.queue.end([End(task(), 1, "buried")]) == [True]
+    assert desk.end("buried", "a") == [True]
     assert desk.state() == {"a": ("dead", 1)}
 
 
 @ENDED
-def test_ending_what_is_in_process_takes_effect_with_its_release(desk: Desk, becomes: Any, left: Any) -> None:
+def test_ending_what_is_in_process_takes_effect_when_it_would_wait(desk: Desk, becomes: Any, left: Any) -> None:
     held = desk.seed("a", generation=5, lease_seconds=30, has_job=True, group="g")
     other = desk.seed("b", lease_seconds=30)
-    assert desk.queue.end([End(held.task, 5, becomes)]) == [True]
+    assert desk.end(becomes, "a", generation=5) == [True]
     assert desk.state()["a"] == ("processing", 5)
-    assert desk.queue.release([Release(other, 9, "r"), Release(held, 9, "new")]) == [True, False]
+    assert desk.parts()["state"]["a"] == f"5:seeded.1{becomes[0]}:0"
+    assert desk.settle("waiting", other, held, record="r") == [True, False]
     assert desk.state() == left | {"b": ("waiting", 1)}
     assert desk.parts()["tasks"] == {"b": "r"}
 
 
-@pytest.mark.parametrize("becomes", ["buried", "forgotten"])
-def test_whoever_claims_after_a_crash_is_told_nothing_but_that_it_has_ended(desk: Desk, becomes: Any) -> None:
+@ENDED
+@pytest.mark.parametrize("how", ["lease", "token"])
+def test_what_was_ended_in_process_ends_when_it_comes_back_and_is_handed_to_nobody(
+    desk: Desk, becomes: Any, left: Any, how: str
+) -> None:
+    """C2: nobody asks again about a task that was cancelled while it was in process."""
+    desk.seed("a", generation=5, lease_seconds=30, has_job=True, group="g")
+    desk.end(becomes, "a", generation=5)
+    if how == "lease":
+        desk.rewind(31)
+    back = desk.claim(lost_token="" if how == "lease" else "seeded")
+    assert (back.tasks, back.once) == ((), False)
+    assert (desk.state(), desk.leaks()) == (left, [])
+
+
+def test_the_last_word_on_how_a_task_in_process_ends_counts(desk: Desk) -> None:
     held = desk.seed("a", lease_seconds=30)
-    desk.queue.end([End(held.task, 1, becomes)])
-    desk.rewind(31)
-    (claimed,) = desk.claim(suspect=True).tasks
-    assert claimed.record == becomes
+    assert desk.end("buried", "a") + desk.end("forgotten", "a") == [True, True]
+    assert desk.settle("waiting", held) == [False]
+    assert desk.state() == {}
 
 
-@pytest.mark.parametrize(("generation", "becomes"), [(4, "buried"), (6, "buried"), (4, "forgotten")])
-@pytest.mark.parametrize("seeded", [{}, {"lease_seconds": 30}])
-def test_ending_another_generation_changes_nothing(desk: Desk, generation: int, becomes: Any, seeded: Any) -> None:
-    hold = desk.seed("a", generation=5, **seeded)
-    with desk.unchanged():
-        assert desk.queue.end([End(hold.task, generation, becomes)]) == [False]
+@pytest.mark.parametrize(("becomes", "left"), [("completed", {}), ("buried", {"a": ("dead", 1)})])
+def test_an_end_that_its_worker_knows_is_done_as_it_says(desk: Desk, becomes: Any, left: Any) -> None:
+    held = desk.seed("a", lease_seconds=30)
+    desk.end("forgotten", "a")
+    assert desk.settle(becomes, held) == [True]
+    assert desk.state() == left
 
 
 def test_a_dead_letter_is_buried_no_second_time_and_forgotten_once(desk: Desk) -> None:
-    task = desk.seed("a", dead=True).task
-    assert desk.queue.end([End(task, 1, "buried")]) == [False]
+    desk.seed("a", dead=True)
+    assert desk.end("buried", "a") == [False]
     assert desk.state() == {"a": ("dead", 1)}
-    assert [desk.queue.end([End(task, 1, "forgotten")]) for _ in range(2)] == [[True], [False]]
+    assert [desk.end("forgotten", "a") for _ in range(2)] == [[True], [False]]
 
 
 # --- hasten
 
 
-def test_hastening_makes_a_task_that_waits_for_later_due_now(desk: Desk) -> None:
-    hold = desk.seed("a", generation=3, due_seconds=60, crashes=1)
+@pytest.mark.parametrize(
+    ("seeded", "which"), [({}, "ordinary"), ({"has_job": True, "group": "g"}, "ordinary"), ({"came_back": 1}, "once")]
+)
+def test_hastening_makes_a_task_that_waits_for_later_due_now(desk: Desk, seeded: Any, which: Any) -> None:
+    hold = desk.seed("a", generation=3, due_seconds=60, **seeded)
     before = desk.parts()
+    moved: dict[str, dict[str, Any]] = {key: {} for key in ("queue", *PLACES, *RINGS.values())}
     assert desk.queue.hasten([(task(), 3)]) == [True]
     score = desk.score("a")
     assert score is not None
     assert 0 < score <= desk.keys.now()
-    assert desk.parts() | {"queue": {}} == before | {"queue": {}}
-    assert desk.take(suspect=True) == [hold.task.name]
+    assert desk.parts() | moved == before | moved
+    assert desk.leaks() == []
+    assert desk.take(which=which) == [hold.task.name]
 
 
 def test_hastening_twice_does_it_once_and_a_due_task_keeps_its_turn(desk: Desk) -> None:
@@ -538,7 +689,7 @@ def test_looking_brings_the_record_if_asked(desk: Desk) -> None:
     desk.seed("a", record="its record")
     desk.seed("dead", dead=True)
     places = desk.queue.look([task("a"), task("dead"), task("unknown")], records=True)
-    assert [place.record for place in places] == ["its record", None, None]
+    assert [place.record for place in places] == [b"its record", None, None]
 
 
 def test_looking_changes_nothing_not_even_expired_leases(desk: Desk) -> None:
@@ -560,10 +711,10 @@ def test_any_name_goes_all_the_way(desk: Desk, name: str) -> None:
     (hold,) = desk.hold()
     assert hold.task.name == name
     assert desk.queue.look([task(name)])[0].generation == 1
-    assert desk.queue.release([Release(hold, 0, None)]) == [True]
-    assert desk.queue.bury([desk.hold()[0]]) == [True]
+    assert desk.settle("waiting", hold, delay=0) == [True]
+    assert desk.settle("buried", *desk.hold()) == [True]
     assert desk.queue.members(PROVIDER, "dead") == [task(name)]
-    assert desk.queue.forget([(task(name), 1)]) == [True]
+    assert desk.end("forgotten", name) == [True]
     assert desk.keys.dump() == {}
 
 
@@ -571,50 +722,38 @@ def test_any_name_goes_all_the_way(desk: Desk, name: str) -> None:
 
 
 @pytest.mark.junk
-@pytest.mark.parametrize("text", ["", "junk", "1:t", "1:t:x", "-1:t:0", "::", "1:t:0\n", "{}"])
-def test_a_state_that_cannot_be_read_counts_as_generation_0_and_stops_nothing(desk: Desk, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "junk", "1:t", "1:t:x", "-1:t:0", "::", "1:t:0\n", "{}", "0:.0:0"])
+def test_a_task_whose_state_cannot_be_read_leaves_nothing_and_stops_nobody(desk: Desk, text: str) -> None:
+    """Reconcile asks its item, and adds it again; until then any generation may be added."""
     desk.seed("junk")
     desk.write("state", "junk", text)
     desk.seed("sound")
-    claimed = {one.hold.task.name: one for one in desk.claim().tasks}
-    assert claimed.keys() == {"junk", "sound"}
-    assert claimed["junk"].hold.generation == 0
-    assert desk.queue.complete([claimed["junk"].hold, claimed["sound"].hold]) == [True, True]
+    assert desk.take() == ["sound"]
+    assert desk.state() == {"sound": ("processing", 1)}
+    assert desk.settle("completed", Hold(task("sound"), 1, "worker")) == [True]
     assert desk.keys.dump() == {}
 
 
 @pytest.mark.junk
-def test_a_state_that_cannot_be_read_is_replaced_by_any_generation_and_can_be_forgotten(desk: Desk) -> None:
-    for name in ("added", "forgotten"):
-        desk.seed(name, lease_seconds=30)
+def test_a_state_that_cannot_be_read_is_replaced_by_any_generation_and_can_be_ended(desk: Desk) -> None:
+    for name in ("added", "forgotten", "dropped"):
+        desk.seed(name, lease_seconds=-30)
         desk.write("state", name, "junk")
     assert [place.generation for place in desk.queue.look([task("added"), task("forgotten")])] == [0, 0]
     assert desk.add("added", generation=1) == "created"
-    assert desk.queue.forget([(task("forgotten"), 1)]) == [True]
+    assert desk.end("forgotten", "forgotten") + desk.end("dropped", "dropped") == [True, True]
     assert desk.state() == {"added": ("waiting", 1)}
 
 
 @pytest.mark.junk
-def test_a_task_whose_record_or_state_is_missing_is_handed_out_all_the_same(desk: Desk) -> None:
+def test_a_task_whose_record_is_missing_is_handed_out_and_one_without_a_state_is_not(desk: Desk) -> None:
     desk.write("queue", "orphan", 1)
     desk.write("queue", "recordless", 2)
     desk.write("state", "recordless", "3::0")
-    orphan, recordless = desk.claim().tasks
-    assert (orphan.hold.task.name, orphan.hold.generation, orphan.record) == ("orphan", 0, None)
-    assert (recordless.hold.task.name, recordless.hold.generation, recordless.record) == ("recordless", 3, None)
-    assert desk.queue.forget([(orphan.hold.task, 0), (recordless.hold.task, 3)]) == [True, True]
+    (recordless,) = desk.claim().tasks
+    assert (recordless.hold, recordless.record) == (Hold(task("recordless"), 3, "worker", 1), None)
+    assert desk.settle("completed", recordless.hold) == [True]
     assert desk.keys.dump() == {}
-
-
-@pytest.mark.junk
-@pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
-def test_a_name_that_is_not_utf_8_stops_nobody(desk: Desk, redis_client: Any) -> None:
-    redis_client.zadd(key_of(PROVIDER, "queue"), {b"\xff\xfe": 1})
-    desk.seed("sound")
-    garbled, sound = desk.claim().tasks
-    assert (garbled.hold.task.name, garbled.record) == ("\ufffd\ufffd", None)
-    assert desk.queue.forget([(garbled.hold.task, 0)]) == [False]
-    assert desk.queue.complete([garbled.hold, sound.hold]) == [False, True]
 
 
 def test_a_lease_without_a_task_goes_when_it_expires(desk: Desk) -> None:
@@ -641,23 +780,6 @@ def test_a_task_at_0_without_a_lease_is_held_by_nobody_and_adding_takes_it_again
     assert desk.take() == ["a"]
 
 
-@pytest.mark.junk
-@pytest.mark.parametrize("part", ["leases", "state", "tasks", "jobs", "groups"])
-def test_what_is_left_of_a_task_that_is_nowhere_is_listed_and_nothing_else_is(desk: Desk, part: str) -> None:
-    desk.seed("waiting", group="A", has_job=True)
-    desk.seed("leased", lease_seconds=9)
-    desk.seed("dead", dead=True)
-    assert desk.queue.strays(PROVIDER) == []
-    left: dict[str, float | str] = {"leases": 5.0, "state": "1::0", "tasks": "{}", "jobs": "", "groups": "A"}
-    for number in range(3):
-        desk.write(part, f"stray {number}", left[part])
-    assert desk.queue.strays(PROVIDER) == [task(f"stray {number}") for number in range(3)]
-    assert sorted(one.name for one in desk.queue.members(PROVIDER, "queue")) == ["leased", "waiting"]
-    for one in desk.queue.strays(PROVIDER):
-        desk.queue.forget([(one, 1)])
-    assert desk.queue.strays(PROVIDER) == []
-
-
 # --- errors
 
 
@@ -666,13 +788,14 @@ def test_what_redis_does_not_serve_is_unavailable(desk: Desk, redis_kind: str) -
     if redis_kind == "memory":
         queue.unavailable = True
     else:
-        for part in ("queue", "dead"):
+        for part in PARTS:
             queue._client.set(key_of(PROVIDER, part), "a string")
     calls: list[Callable[[], object]] = [
         desk.add,
         desk.claim,
         lambda: queue.look([task()]),
-        lambda: queue.forget([(task(), 1)]),
+        lambda: desk.settle("completed", Hold(task(), 1, "t")),
+        lambda: desk.end("dropped", "a"),
         lambda: queue.hasten([(task(), 1)]),
         lambda: queue.members(PROVIDER, "dead"),
     ]

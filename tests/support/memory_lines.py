@@ -114,7 +114,13 @@ class Round:
     taken: list[str] = field(default_factory=list)
     gone: list[tuple[Place, str]] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    is_cut: bool = False
+    cut: set[Lane] = field(default_factory=set)
+    is_stale: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it did not come to all that it might take."""
+        return self.steps <= 0 or self.is_stale or "job_lines" in self.cut or ("lines" in self.cut and self.slots > 0)
 
     def go(self) -> None:
         """One turn for each group, again and again."""
@@ -136,12 +142,14 @@ class Round:
     def take_back(self, place: Literal["once", "often"]) -> None:
         """Those that came back go without a turn."""
         stand: Scores = getattr(self.parts, place)
-        due = sorted((at, name) for name, at in stand.items() if at <= self.now_ms)[: self.allowed]
-        names = [name for at, name in due if self._is_true(name, due_text(at), place, name)]
-        self.is_cut = len(names) < len(due)
+        due = sorted((at, name) for name, at in stand.items() if at <= self.now_ms)
+        first = due[: self.allowed]
+        if self.slots < len(first):
+            first += [one for one in due[self.allowed :] if one[1] in self.parts.jobs]
+        names = [name for at, name in first if self._is_true(name, due_text(at), place, name)]
         for name in names:
             has_job = name in self.parts.jobs
-            if has_job or self.slots > 0:
+            if len(self.taken) < self.allowed and (has_job or self.slots > 0):
                 self.slots -= not has_job
                 self.taken.append(name)
                 self.gone.append((place, name))
@@ -157,6 +165,7 @@ class Round:
         is_true = score is not None and due_text(score) == due
         if not is_true:
             self.gone.append((place, member))
+            self.is_stale = True
         return is_true
 
     def _read(self, line: Line, count: int) -> None:
@@ -203,7 +212,8 @@ class Round:
                 turn = turns.setdefault(group, Turn(group, at))
                 turn.since = min(turn.since, at)
                 turn.lines[lane] = Line(lane, line_of(self.parts, lane, group))
-            self.is_cut = self.is_cut or len(due) == self.allowed
+            if len(due) == self.allowed:
+                self.cut.add(lane)
         self.turns = sorted(turns.values(), key=lambda turn: (turn.since, turn.group))
 
     def _next_turns(self) -> None:

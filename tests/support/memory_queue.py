@@ -120,7 +120,8 @@ class MemoryQueue:
         tasks = [self._hand_out(parts, Task(provider, name), token, lease_seconds, limits) for name in turns.taken]
         claimed = tuple(one for one in tasks if one)
         gate.admit([one.hold.task.name for one in claimed])
-        if gate.slow is not None and which == "ordinary" and len(turns.taken) < gate.allowed and turns.slots > 0:
+        is_enough = len(turns.taken) < gate.allowed and turns.slots > 0 and not turns.is_cut
+        if gate.slow is not None and which == "ordinary" and is_enough:
             parts.gate.pop("slow")
         once, often = (any(at <= self.now_ms for at in place.values()) for place in (parts.once, parts.often))
         return Claim(claimed, None if wait_ms is None else wait_ms / 1000, once, often, expired)
@@ -224,24 +225,26 @@ class MemoryQueue:
             due, state = max(1, parts.leases.pop(name)), parts.parsed(name)
             if parts.queue.get(name) == 0:
                 waiting.append((name, due, state.came_back + 1))
-        count = len(waiting)
-        for name in oldest(parts.leases, most=10 * BATCH) if lost_token else ():
+        for name in list(parts.leases) if lost_token else ():
             state = parts.parsed(name)
             if state.token == lost_token:
                 del parts.leases[name]
                 if parts.queue.get(name) == 0:
                     waiting.append((name, self.now_ms, state.came_back))
+        ended = {name: state for name, *_ in waiting if (state := parts.parsed(name)).mark in ENDS}
+        for name, state in ended.items():
+            self._leave(parts, name, state, is_dead=ENDS[state.mark] == "buried")
+        waiting = [one for one in waiting if one[0] not in ended]
         for name, due, came_back in waiting:
             parts.queue[name] = due
             state = parts.parsed(name)
             parts.state[name] = State(state.generation, "", state.turn, "", came_back).text()
         line_up(parts, waiting, self.now_ms)
-        return count
+        return sum(name in expired for name, *_ in waiting)
 
     def _wait_ms(self, parts: Parts, gate: Pass, limit: int, turns: Round) -> float | None:
         taken = len(turns.taken)
-        is_cut = turns.steps <= 0 or (turns.is_cut and turns.slots > 0)
-        if taken == limit or (taken < gate.allowed and is_cut):
+        if taken == limit or (taken < gate.allowed and turns.is_cut):
             return 0
         next_ms = min((score - self.now_ms for score in parts.queue.values() if score > self.now_ms), default=None)
         if taken < gate.allowed and turns.slots > 0:

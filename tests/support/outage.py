@@ -73,7 +73,7 @@ class RedisOutage(Outage[bool]):
 
 
 class Door:
-    """A port that takes every connection, notes it, and then closes it or says nothing."""
+    """A port that takes every connection, notes it, and then closes it at the first word or says nothing."""
 
     def __init__(self, *, silent: bool) -> None:
         self.knocks = 0
@@ -98,6 +98,7 @@ class Door:
             if self._silent:
                 self._open.append(connection)
             else:
+                connection.recv(1)  # a client that finds it closed before would connect once more
                 connection.close()
 
     def close(self) -> None:

@@ -13,9 +13,10 @@ from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work import reconcile
+from shared.work.keeper import record_of
 from shared.work.reconcile import STOP_SECONDS, Reconciler
-from shared.work.worker import record_of
 from tests.support.backend import Backend
+from tests.support.redis_servers import ALONE_AND_CLUSTER
 from tests.support.simulator import EXAMPLE, provider_at
 
 LEASE_SECONDS = 30.0
@@ -49,6 +50,13 @@ class Repairs(Backend):
     def place(self, item: Item) -> Place:
         """Where its task is."""
         return self.queue.look([item.task], records=True)[0]
+
+
+@pytest.fixture(params=ALONE_AND_CLUSTER)
+def redis_kind(request: pytest.FixtureRequest) -> str:
+    """A cluster of several nodes too."""
+    kind: str = request.param
+    return kind
 
 
 @pytest.fixture

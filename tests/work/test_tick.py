@@ -21,10 +21,12 @@ from shared.reasons import Reason
 from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
+from shared.work.keeper import record_of
 from shared.work.settle import Settlement
 from shared.work.tick import SETTLE_SECONDS, Tick
 from shared.work.tick_queue import REST_SECONDS
-from shared.work.worker import Worker, record_of
+from shared.work.turn import Instant
+from shared.work.worker import Worker
 from tests.support import asking
 from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
@@ -47,12 +49,13 @@ class Doing(Worker):
         self._work = work
         self._lock = threading.Lock()
         self.begun: list[str] = []
-        self.seconds: set[float] = set()
 
-    def work(self, claimed: Claimed, seconds: float) -> Settlement:
+    def instant(self) -> Instant:
+        return Instant(0, 0)
+
+    def work(self, claimed: Claimed, since: Instant) -> Settlement:
         with self._lock:
             self.begun.append(claimed.hold.task.name)
-            self.seconds.add(seconds)
         done = self._work(claimed)
         completed = Settlement(claimed.hold, "completed", "completed", attempted=True)
         return done if isinstance(done, Settlement) else completed
@@ -120,7 +123,9 @@ class Bed(QueueBackend):
         **settings: float,
     ) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0, for each provider."""
-        parts = parts_of(None, self.queue, dict.fromkeys(providers, PROVIDER), self.clock, **settings)
+        parts = parts_of(
+            cast(Store, Trusting()), self.queue, dict.fromkeys(providers, PROVIDER), self.clock, **settings
+        )
         outside = (self.clock.monotonic, self.sleep, pool)
         tally = Tick(parts, worker, remaining or self.remaining, invite, *outside).run()
         return {provider: dict(+counter) for provider, counter in tally.items()}
@@ -139,7 +144,6 @@ def test_a_due_task_is_worked_on_and_settled(bed: Bed) -> None:
     worker = Doing()
     assert bed.tick(worker) == {"example": {"claimed": 1, "completed": 1}}
     assert worker.begun == ["a"]
-    assert worker.seconds == {20}
     assert bed.state() == {}
 
 

@@ -12,6 +12,7 @@ from shared.codec import dumps
 from shared.errors import StoreTooLarge, StoreUnavailable
 from shared.outcome import Completed, Failed, Retry
 from shared.provider import Finding, Provider
+from shared.provider.language.polling import SPREAD
 from shared.queue import Claimed, Hold
 from shared.reasons import Reason
 from shared.record import VERSION, Record
@@ -19,7 +20,7 @@ from shared.store import Item
 from shared.store.item import MAX_VALUE_BYTES
 from shared.task import Task
 from shared.work.settle import Settlement
-from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, record_of
+from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, _resumed, record_of
 from tests.support.backend import Backend
 from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, JOB, Said, Simulator, completed, pending, refused, says
@@ -331,6 +332,19 @@ def test_an_end_that_could_not_be_stored_is_asked_for_again_soon(desk: Desk, ans
     assert desk.item.status != "pending"
 
 
+def test_tasks_that_could_not_be_stored_do_not_come_back_all_at_once(desk: Desk) -> None:
+    """C5."""
+    desk.providers["example"] = desk.simulator.provider(EXAMPLE, polling={"jitter": "full"})
+    newer = desk.record().to_text().replace('"version":1', '"version":9')
+    for away, wait, record in (
+        ({"UpdateItem"}, STORE_RETRY_SECONDS, None), (set(), UNREADABLE_SECONDS, newer),
+    ):  # fmt: skip
+        desk.outage.away = away
+        delays = {desk.work(completed({"x": 1}), record=record).delay_seconds for _ in range(20)}
+        assert len(delays) == 20
+        assert wait <= min(delays) < max(delays) <= wait * SPREAD
+
+
 def test_the_last_error_allowed_does_not_become_one_too_many_because_the_store_was_away(desk: Desk) -> None:
     desk.outage.away = {"UpdateItem"}
     settlement = desk.work(says(500, {}), record=desk.record(errors=5))
@@ -385,7 +399,7 @@ def test_what_dynamodb_cannot_hold_ends_the_task_as_too_large(desk: Desk, provid
 def test_an_error_that_dynamodb_cannot_hold_is_cut(desk: Desk) -> None:
     assert desk.work(refused(noise(MAX_VALUE_BYTES["error"]))).becomes == "buried"
     assert desk.item.error["reason"] == "upstream"
-    assert "too large" in desk.item.error["error"]
+    assert "… (cut, " in desk.item.error["error"]
 
 
 def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(desk: Desk) -> None:
@@ -395,6 +409,25 @@ def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(
     assert (desk.item.status, desk.item.outputs, desk.item.partial) == ("pending", {"id": "j"}, None)
     desk.again(first)
     assert desk.outage.calls == []
+
+
+@pytest.mark.parametrize("name", ["data", "progress"])
+def test_what_a_provider_says_beyond_all_bounds_reaches_neither_redis_nor_the_item(desk: Desk, name: str) -> None:
+    """C12: 9 MB of one letter, which compress to 9 KB."""
+    desk.providers["job"] = desk.simulator.provider(JOB | {"partial": "body.data", "progress": "body.progress"})
+    desk.begin("job")
+    first = desk.work(pending(**{name: "d" * 9_000_000}, id="j"))
+    assert (first.verb, desk.item.outputs, desk.item.partial) == ("release", {"id": "j"}, None)
+    assert len(kept(first).to_text()) < 1000
+    second = desk.again(first, pending({"small": 1}, id="j"))
+    assert (desk.item.partial, kept(second).reason) == ({"small": 1}, None)
+
+
+def test_an_error_text_of_a_megabyte_is_cut_in_the_item(desk: Desk) -> None:
+    """C12."""
+    desk.work(refused("d" * 1_000_000))
+    assert desk.item.error["error"].startswith("ddd")
+    assert desk.item.error["error"].endswith("… (cut, 1000000 characters)")
 
 
 def test_a_failure_that_dynamodb_has_no_room_for_is_tried_again_soon(desk: Desk) -> None:
@@ -467,7 +500,9 @@ def test_a_resubmit_that_could_not_be_stored_does_not_happen(desk: Desk) -> None
 
 @pytest.mark.promise("once", "a late worker does not write a lost job over the one that followed")
 @pytest.mark.parametrize(
-    "answer", [pending({"old": 1}), says(500, {}), says(200, {"status": "lost"})], ids=["pending", "error", "lost"]
+    "answer",
+    [pending({"old": 1}), says(500, {}), says(200, {"status": "lost"}), refused("no")],
+    ids=["pending", "error", "lost", "refused"],
 )
 def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_followed(desk: Desk, answer: Said) -> None:
     desk.begin("job")
@@ -481,6 +516,74 @@ def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_foll
     assert (desk.item.outputs, desk.item.resubmits, desk.item.partial) == ({"id": "j-2"}, 1, None)
     desk.again(settlement)
     assert desk.simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-2"]
+
+
+# --- what a callback told meanwhile
+
+
+def told(desk: Desk, **news: Any) -> None:
+    """A callback comes, whose provider has another link or partial data for the job."""
+    known = dataclasses.replace(record_of(desk.item), outputs=None, partial=None)
+    desk.store.learn(desk.begun.task, dataclasses.replace(known, **news), desk.clock())
+
+
+@pytest.mark.promise("once", "what a callback told stays, whatever a worker saves that does not know of it")
+def test_what_a_callback_told_during_a_poll_is_kept_and_the_next_poll_uses_it(desk: Desk) -> None:
+    """C1's sibling: two that learn of one job at once."""
+    desk.begin("job")
+    known = desk.save(desk.record(outputs={"id": "j-1"})).confirmed(desk.clock())
+    answer = pending({"polled": 1}, id="j-1").after(lambda: told(desk, outputs={"id": "j-2"}))
+    settlement = desk.work(answer, pending({"polled": 2}), record=known)
+    assert (desk.item.outputs, desk.item.partial) == ({"id": "j-2"}, {"polled": 1})
+    kept(desk.again(settlement))
+    assert desk.simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-2"]
+    assert (desk.item.outputs, desk.item.partial) == ({"id": "j-2"}, {"polled": 2})
+
+
+def test_a_job_is_kept_though_a_callback_told_of_it_before_its_submit_was_stored(desk: Desk) -> None:
+    """Else a loss of Redis now would submit it twice."""
+    desk.begin("job")
+    known = kept(desk.work(pending(id="j-9").after(lambda: told(desk, partial={"told": 1}))))
+    assert (desk.item.outputs, desk.item.partial) == ({"id": "j-9"}, {"told": 1})
+    assert desk.item.submitted_at == desk.clock()
+    assert known.saved == known.digest == record_of(desk.item).digest
+
+
+@pytest.mark.parametrize("in_item", [True, False], ids=["in the item", "in the record alone"])
+def test_a_job_of_which_a_callback_told_meanwhile_is_not_given_up_but_asked_about_again(
+    desk: Desk, in_item: bool
+) -> None:
+    """A refused write is no resubmit."""
+    desk.begin("job")
+    known = desk.record(outputs={"id": "j-1"})
+    known = desk.save(known).confirmed(desk.clock()) if in_item else known
+    lost = says(200, {"status": "lost"}).after(lambda: told(desk, partial={"told": 1}))
+    settlement = desk.work(lost, pending(), record=known)
+    assert (desk.item.outputs, desk.item.partial) == ({"id": "j-1"} if in_item else None, {"told": 1})
+    assert desk.item.resubmits == 0
+    desk.again(settlement)
+    assert desk.simulator.calls() == ["GET /jobs/j-1", "GET /jobs/j-1"]
+
+
+def test_a_refused_record_knows_what_the_item_has_and_keeps_its_own_job(desk: Desk) -> None:
+    """What the item lacks is saved with the next attempt: the digest is of what it holds."""
+    desk.begin("job")
+    there = dataclasses.replace(desk.item, partial={"there": 1}, news=1)
+    own = desk.record(outputs={"id": "j"}, partial={"own": 1}, submitted_at=5)
+    resumed = _resumed(own, there)
+    assert (resumed.outputs, resumed.partial, resumed.submitted_at, resumed.news) == ({"id": "j"}, {"there": 1}, 5, 1)
+    assert resumed.saved == record_of(there).digest != resumed.digest
+
+
+def test_a_look_at_an_item_that_lacks_the_job_has_it_written_again(desk: Desk) -> None:
+    """As after a restored table: the record believed that it was saved."""
+    desk.begin("job")
+    known = desk.record(outputs={"id": "j-1"}).confirmed(desk.clock())
+    desk.clock.advance(CONFIRM_SECONDS + 1)
+    settlement = desk.work(pending(), pending(), record=known)
+    assert desk.item.outputs is None
+    desk.again(settlement)
+    assert desk.item.outputs == {"id": "j-1"}
 
 
 # --- crashes, junk, and faults of our own

@@ -2,8 +2,9 @@
 -- groups of one provider, that is; between providers work/tick.py decides.
 --
 -- Promise   First, tasks whose lease has expired wait again, due since its end, having come back once more; so does,
---           at once and as often as before, what is leased under a token whose claim got no reply. Then due tasks are
---           marked 0, leased and handed out, as many as `limit` and the gate allow; the turn of each is one higher.
+--           at once and as often as before, what is leased under a token whose claim got no reply; but what `end` has
+--           found in process ends. Then due tasks are marked 0, leased and handed out, as many as `limit` and the gate
+--           allow; the turn of each is one higher.
 --           Ordinary: each group with a due task has one turn before any has two, the oldest of its tasks first; while
 --           all `open jobs` are open, only tasks that have one. Once: those that came back once, the oldest first.
 --           Often: exactly one of those that came back more often. Nothing is scanned: a call reads about 2 * limit
@@ -18,15 +19,23 @@ local limit = which == 'often' and 1 or tonumber(ARGV[3])
 local limits = limits_at(6)
 redis.call('ZREM', leases, '') -- the first write is a removal, so that a server at maxmemory still drains
 
--- Tasks of these leases wait again, due since the end of each or now; how many.
+-- Tasks of these leases wait again, due since the end of each or now, or end as they are marked; how many wait.
 local function bring_back(leased, is_expired)
-  local names, ends, back = {}, {}, {}
+  local names, ends, back, ended, buried, ended_states = {}, {}, {}, {}, {}, {}
   for i = 1, #leased, 2 do names[#names + 1], ends[#ends + 1] = leased[i], leased[i + 1] end
   local scores, waiting, dues, backs = call('ZMSCORE', queue, names), {}, {}, {}
   for i, text in ipairs(call('HMGET', state, names)) do
-    local generation, holder, turn, times = parse(text)
-    if is_expired or holder == lost then back[#back + 1] = names[i] end
-    if (is_expired or holder == lost) and tonumber(scores[i] or 1) == 0 then
+    local generation, holder, turn, times, mark = parse(text)
+    local is_back = is_expired or holder == lost
+    if is_back then back[#back + 1] = names[i] end
+    is_back = is_back and tonumber(scores[i] or 1) == 0
+    if is_back and ENDS[mark] then
+      ended[#ended + 1] = names[i]
+      if mark == 'b' then
+        buried[#buried + 1] = names[i]
+        ended_states[#ended_states + 1], ended_states[#ended_states + 2] = names[i], state_of(generation, '', turn, 0)
+      end
+    elseif is_back then
       local at = #waiting + 1
       waiting[at], dues[at] = names[i], is_expired and math.max(1, tonumber(ends[i])) or now
       backs[at] = is_expired and times + 1 or times
@@ -35,18 +44,22 @@ local function bring_back(leased, is_expired)
     end
   end
   call('ZREM', leases, back)
+  drop(ended)
+  bury(buried, ended_states)
   line_up(waiting, dues, backs)
   return #waiting
 end
 local expired = bring_back(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'WITHSCORES', 'LIMIT', 0, MOST), true)
-if lost ~= '' then bring_back(redis.call('ZRANGE', leases, 0, 10 * MOST, 'WITHSCORES'), false) end
+if lost ~= '' then bring_back(redis.call('ZREVRANGE', leases, 0, 10 * MOST, 'WITHSCORES'), false) end
 
 -- Where the lines' sizes differ from the main set's (another release was at work, or a server lost some), the oldest of
--- the main set line up; reconcile compares the rest.
-local standing = 0
+-- the main set line up, or where those do already, some from anywhere; reconcile compares all.
+local standing, size = 0, redis.call('ZCARD', queue)
 for _, key in ipairs({ leases, lines, job_lines, once, often }) do standing = standing + redis.call('ZCARD', key) end
-if redis.call('ZCARD', queue) ~= standing then
-  catch_up(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, MOST))
+if size ~= standing then
+  for _, first in ipairs({ 0, now % math.max(1, size) }) do
+    if catch_up(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'WITHSCORES', 'LIMIT', first, MOST)) > 0 then break end
+  end
 end
 
 local live = redis.call('ZCARD', leases)
@@ -61,9 +74,8 @@ end
 local taken = round.taken
 
 local function wait()
-  local is_cut = round.steps <= 0 or round.is_cut and round.slots > 0
-  if #taken == limit or #taken < allowed and is_cut then return 0 end
-  local next_due = redis.call('ZRANGEBYSCORE', queue, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if #taken == limit or #taken < allowed and is_cut(round) then return 0 end
+  local next_due = redis.call('ZRANGEBYSCORE', queue, '(' .. now, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   local next_ms = next_due and math.ceil(next_due - now) or -1
   if #taken < allowed and round.slots > 0 then return next_ms end
   if redis.call('ZCOUNT', queue, 1, now) == #taken then -- nothing is held back
@@ -98,8 +110,8 @@ call('ZADD', leases, lease_ends)
 call('HSET', state, states)
 if limits.open_jobs > 0 then call('SADD', jobs, names) end
 admit(pass, names)
-if pass.slow and which == 'ordinary' and #taken < allowed and round.slots > 0 then -- nothing is held back any more
-  redis.call('HDEL', gate, 'slow')
+if pass.slow and which == 'ordinary' and #taken < allowed and round.slots > 0 and not is_cut(round) then
+  redis.call('HDEL', gate, 'slow') -- nothing is held back any more
 end
 reply[2] = math.min(1, redis.call('ZCOUNT', once, '-inf', now))
 reply[3] = math.min(1, redis.call('ZCOUNT', often, '-inf', now))

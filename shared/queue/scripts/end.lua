@@ -8,7 +8,7 @@
 -- Returns   for each task: 1 it has ended or will with its settling, 0 there was nothing to end
 local MARKS = { buried = 'b', forgotten = 'f' }
 local asked, replies = rows(1, { 'name', 'generation', 'becomes' }), {}
-local marks, out, forgotten, listed, states = {}, {}, {}, {}, {}
+local marks, out, forgotten, buried, states = {}, {}, {}, {}, {}
 for i, text in ipairs(call('HMGET', state, asked.name)) do
   local name, becomes, own, holder, turn, back = asked.name[i], asked.becomes[i], parse(text)
   local ends, lease_ends = tonumber(own) <= tonumber(asked.generation[i]), redis.call('ZSCORE', leases, name)
@@ -19,7 +19,7 @@ for i, text in ipairs(call('HMGET', state, asked.name)) do
   elseif ends then
     out[#out + 1] = name
     if becomes == 'buried' then
-      listed[#listed + 1], listed[#listed + 2] = now, name
+      buried[#buried + 1] = name
       states[#states + 1], states[#states + 2] = name, state_of(own, '', turn, 0)
     else
       forgotten[#forgotten + 1] = i
@@ -31,7 +31,6 @@ redis.call('ZREM', leases, '') -- a removal first, so that a server at maxmemory
 step_out(out)
 for _, i in ipairs(forgotten) do replies[i] = drop({ asked.name[i] }) > 0 and 1 or 0 end
 drop(out)
-call('ZADD', dead, listed)
-call('HSET', state, states)
+bury(buried, states)
 call('HSET', state, marks)
 return replies

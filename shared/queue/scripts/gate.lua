@@ -32,7 +32,7 @@ local function allowance(limits, live, wanted)
     if probe_ends and now < tonumber(probe_ends) then return 0, wait_ms, pass end
     allowed, pass.is_probe = math.min(allowed, 1), true
   elseif slow then
-    allowed, pass.slow = math.min(allowed, slow - live), slow - live
+    allowed, pass.slow = math.min(allowed, math.floor(slow) - live), true
   end
   if limits.parallel > 0 then allowed = math.min(allowed, limits.parallel - live) end
   if limits.attempt_ms > 0 then

@@ -5,7 +5,9 @@
 -- after its last turn. An entry counts only while the main set has the same due time.
 local FRESH, WITH_JOB = { lines = lines, ring = ring }, { lines = job_lines, ring = job_ring }
 
-local function due_text(due) return string.format('%013.0f', due) end
+local LAST = 9999999999999 -- the latest that is told apart, in 2286
+
+local function due_text(due) return string.format('%013.0f', math.min(due, LAST)) end
 
 -- Entries of a group, the oldest first.
 local function line_of(lane, group, offset, count)
@@ -21,7 +23,7 @@ local function places(names, dues, backs)
     local due, back = dues[i], backs[i]
     if due then
       local place = found[back == 1 and once or back > 1 and often or has_job[i] == 1 and WITH_JOB or FRESH]
-      local at, group = #place.members + 1, whose[i] or ''
+      local at, group = #place.members + 1, (whose[i] or ''):gsub('%z', ' ')
       place.members[at], place.dues[at], place.groups[at] = name, due, group
       if back == 0 then place.members[at] = group .. '\0' .. due_text(due) .. '\0' .. name end
     end
@@ -45,17 +47,19 @@ local function join_ring(lane, whose, dues)
   call('ZADD', lane.ring, sooner)
 end
 
--- Let tasks that wait stand in line, once group and job of each are known.
+-- Let tasks that wait stand in line, once group and job of each are known; how many did not.
 local function line_up(names, dues, backs)
-  if #names == 0 then return end
+  if #names == 0 then return 0 end
+  local added = 0
   for place, found in pairs(places(names, dues, backs)) do
     local scores = {}
     for i, member in ipairs(found.members) do
       scores[2 * i - 1], scores[2 * i] = place.ring and 0 or found.dues[i], member
     end
-    call('ZADD', place.lines or place, scores)
+    if #scores > 0 then added = added + call('ZADD', place.lines or place, scores) end
     if place.ring then join_ring(place, found.groups, found.dues) end
   end
+  return added
 end
 
 -- Take tasks out of line, before their scores, groups or jobs change.
@@ -76,6 +80,7 @@ local function step_out(names)
 end
 
 -- Let tasks of the main set, as ZRANGE WITHSCORES gives them, stand where they belong; those in process stand nowhere.
+-- How many did not.
 local function catch_up(range)
   local names, dues, backs = {}, {}, {}
   for i = 1, #range, 2 do
@@ -85,5 +90,5 @@ local function catch_up(range)
     local _, _, _, back = parse(text)
     backs[i] = back
   end
-  line_up(names, dues, backs)
+  return line_up(names, dues, backs)
 end

@@ -29,7 +29,8 @@ local replies = {}
 for i = 6, #ARGV do
   local name = ARGV[i]
   local due, lease, buried = redis.call('ZSCORE', queue, name), nil, redis.call('ZSCORE', dead, name)
-  if due and tonumber(due) == 0 then
+  due = due and math.max(0, math.min(due, 2 ^ 53))
+  if due == 0 then
     due, lease = false, redis.call('ZSCORE', leases, name)
   end
   local wait_ms, why = false, ''

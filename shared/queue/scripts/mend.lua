@@ -1,8 +1,9 @@
 -- mend: go through one key, a step at a time, and put right what a server or another release left.
 --
--- Promise   Tasks of the main set that stand in no line are put there. What stands in a line though the main set does
---           not say so is removed, and with it a group's turn where the group has nothing. Names that are neither in
---           the main set nor dead are told: the caller asks their items what becomes of them.
+-- Promise   Tasks of the main set that stand in no line are put there; a due time that is none becomes now. What stands in
+--           a line though the main set does not say so is removed, and with it a group's turn where the group has
+--           nothing. Names that are neither in the main set nor dead are told: the caller asks their items what becomes
+--           of them.
 -- ARGV      1 which of KEYS to go through  2 where to go on, 0 first
 -- Returns   where to go on (0: that was all), names of tasks that a key knows but neither the main set nor the dead
 local key, STEP = KEYS[tonumber(ARGV[1])], 200
@@ -34,6 +35,13 @@ end
 
 if key == queue then
   redis.call('DEL', served)
+  for i = 2, #entries, 2 do -- a score that is no time of day: due now
+    local due = tonumber(entries[i])
+    if (due < 0 or due > LAST) and not redis.call('ZSCORE', leases, entries[i - 1]) then
+      entries[i] = now
+      redis.call('ZADD', queue, now, entries[i - 1])
+    end
+  end
   catch_up(entries)
 elseif key == once or key == often then
   tidy(key, members())

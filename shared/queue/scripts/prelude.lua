@@ -39,9 +39,19 @@ end
 
 local function state_of(generation, token, turn, back) return generation .. ':' .. token .. '.' .. turn .. ':' .. back end
 
+local ENDS = { b = 'buried', f = 'forgotten' } -- what `end` has marked a task in process with
+
 -- Leave nothing of tasks that do not stand in line; how many traces there were.
 local function drop(names)
   if #names == 0 then return 0 end
   return call('ZREM', leases, names) + call('ZREM', queue, names) + call('ZREM', dead, names)
     + call('HDEL', state, names) + call('HDEL', tasks, names) + call('SREM', jobs, names) + call('HDEL', groups, names)
+end
+
+-- Dead letters, as `drop` has left nothing of them; `states` has the state of each.
+local function bury(names, states)
+  local listed = {}
+  for i, name in ipairs(names) do listed[2 * i - 1], listed[2 * i] = now, name end
+  call('ZADD', dead, listed)
+  call('HSET', state, states)
 end

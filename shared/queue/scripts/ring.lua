@@ -5,7 +5,7 @@ local LANES = { FRESH, WITH_JOB }
 
 local function new_round(allowed, slots, steps)
   local gone = { [once] = {}, [often] = {}, [FRESH] = {}, [WITH_JOB] = {} } -- entries to remove from each place
-  return { allowed = allowed, slots = slots, steps = steps, taken = {}, gone = gone, turns = {}, is_cut = false }
+  return { allowed = allowed, slots = slots, steps = steps, taken = {}, seen = {}, gone = gone, turns = {}, cut = {} }
 end
 
 -- `at` is the next entry of those that were read, `read` how many of the line's were, until `is_read`: all.
@@ -13,16 +13,24 @@ local function new_line(place, group)
   return { place = place, group = group, members = {}, names = {}, dues = {}, at = 1, read = 0, is_read = false }
 end
 
--- Add entries to lines, `of` each: those that the main set confirms; the rest go.
+-- Whether the round did not come to all that it might take; then it has taken or removed some or moved turns, so that
+-- the next one sees others.
+local function is_cut(round)
+  return round.steps <= 0 or round.is_stale or round.cut[WITH_JOB] or round.cut[FRESH] and round.slots > 0
+end
+
+-- Add entries to lines, `of` each: those that the main set confirms, each task once; the rest go.
 local function confirm(round, of, members, names, dues)
   for i, score in ipairs(call('ZMSCORE', queue, names)) do
     local line = of[i]
-    if score == dues[i] or score and due_text(score) == dues[i] then
+    if score and not round.seen[names[i]] and (score == dues[i] or due_text(score) == dues[i]) then
       local at = #line.names + 1
+      round.seen[names[i]] = true
       line.members[at], line.names[at], line.dues[at] = members[i], names[i], tonumber(dues[i])
     else
       local gone = round.gone[line.place]
       gone[#gone + 1] = members[i]
+      round.is_stale = true
     end
   end
 end
@@ -85,7 +93,7 @@ local function join(round, lanes)
       end
       turn.since, turn[lane] = math.min(turn.since, since), new_line(lane, group)
     end
-    round.is_cut = round.is_cut or #range == 2 * round.allowed
+    round.cut[lane] = #range == 2 * round.allowed
     if before > 0 and #range > 0 then -- a range is in order, two are not
       table.sort(turns, function(a, b) return a.since < b.since or a.since == b.since and a.group < b.group end)
     end
@@ -110,19 +118,28 @@ local function go_round(round)
   end
 end
 
--- One of those that came back goes without a turn; most have their jobs' slots already.
+-- Those that came back go without a turn, the oldest first; where slots are short, those without a job do not hide
+-- those with one, of which one call sees up to MOST.
 local function take_back(round, place)
   local line, of, names, dues = new_line(place), {}, {}, {}
-  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, round.allowed)
-  for i = 1, #range, 2 do
+  local function see(name, due)
     local at = #names + 1
-    of[at], names[at], dues[at] = line, range[i], due_text(range[i + 1])
+    of[at], names[at], dues[at] = line, name, due_text(due)
   end
+  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, round.allowed)
+  for i = 1, #range, 2 do see(range[i], range[i + 1]) end
   confirm(round, of, names, names, dues)
-  round.is_cut = #line.names < #names
+  if round.slots < #names then
+    of, names, dues = {}, {}, {}
+    local some = redis.call('SRANDMEMBER', jobs, MOST)
+    for i, due in ipairs(call('ZMSCORE', place, some)) do
+      if due and tonumber(due) <= now and not round.seen[some[i]] then see(some[i], due) end
+    end
+    confirm(round, of, names, names, dues)
+  end
   for i, has_job in ipairs(call('SMISMEMBER', jobs, line.names)) do
     line.at = i
-    if has_job == 1 or round.slots > 0 then
+    if #round.taken < round.allowed and (has_job == 1 or round.slots > 0) then
       round.slots = round.slots - 1 + has_job
       take(round, line)
     end

@@ -9,11 +9,10 @@
 --           name, token, generation, completed | waiting | buried | forgotten, delay in ms, record ('': as it was),
 --           '1': its job is open, '1': an attempt was made, its item's turn if that is higher, reply
 -- Returns   for each task: 1 done, 0 lost (or ended by `end`)
-local ENDS = { b = 'buried', f = 'forgotten' } -- what `end` has marked a task in process with
 local asked = rows(HEARD + 1, {
   'name', 'token', 'generation', 'becomes', 'delay_ms', 'record', 'has_job', 'attempted', 'turn', 'reply',
 })
-local replies, dropped, listed, marks = {}, {}, {}, {}
+local replies, dropped, buried, ended_states = {}, {}, {}, {}
 local waiting, dues, backs, scores, states, records, jobless = {}, {}, {}, {}, {}, {}, {}
 for i, text in ipairs(call('HMGET', state, asked.name)) do
   local name, becomes, generation, holder, turn, back, mark = asked.name[i], asked.becomes[i], parse(text)
@@ -31,8 +30,8 @@ for i, text in ipairs(call('HMGET', state, asked.name)) do
   elseif is_held then
     dropped[#dropped + 1] = name
     if becomes == 'buried' then
-      listed[#listed + 1], listed[#listed + 2] = now, name
-      marks[#marks + 1], marks[#marks + 2] = name, state_of(generation, '', turn, 0)
+      buried[#buried + 1] = name
+      ended_states[#ended_states + 1], ended_states[#ended_states + 2] = name, state_of(generation, '', turn, 0)
     end
   else
     asked.reply[i] = '0' -- its probe, if it was one, is another's by now
@@ -43,8 +42,7 @@ local unset, set = heard(asked)
 call('ZREM', leases, waiting) -- removals first, so that a server at maxmemory still drains
 call('SREM', jobs, jobless)
 drop(dropped)
-call('ZADD', dead, listed)
-call('HSET', state, marks)
+bury(buried, ended_states)
 call('ZADD', queue, scores)
 call('HSET', state, states)
 call('HSET', tasks, records)
