@@ -46,17 +46,21 @@ class Doing(Worker):
     """A worker that does as the test says; whatever that returns, unless a settlement, means completed."""
 
     def __init__(self, work: Work = lambda _: None) -> None:
-        self._work = work
+        self._does = work
         self._lock = threading.Lock()
         self.begun: list[str] = []
+        self.told: list[str] = []
 
     def instant(self) -> Instant:
         return Instant(0, 0)
 
+    def say_finished(self, settlement: Settlement) -> None:
+        self.told.append(settlement.hold.task.provider)
+
     def work(self, claimed: Claimed, since: Instant) -> Settlement:
         with self._lock:
             self.begun.append(claimed.hold.task.name)
-        done = self._work(claimed)
+        done = self._does(claimed)
         completed = Settlement(claimed.hold, "completed", "completed", attempted=True)
         return done if isinstance(done, Settlement) else completed
 
@@ -652,7 +656,6 @@ def test_redis_that_hangs_is_asked_once_in_a_while_however_many_providers_wait(b
     """C10: one timeout, a rest, one timeout: not one for each provider in each round."""
     for provider in PROVIDERS:
         bed.fill(2, provider=provider)
-    told: list[str] = []
 
     def work(claimed: Claimed) -> Settlement | None:
         if len(worker.begun) < 12:
@@ -661,7 +664,6 @@ def test_redis_that_hangs_is_asked_once_in_a_while_however_many_providers_wait(b
         return in_trouble(claimed)
 
     worker = Doing(work)
-    bed.patch.setattr(worker, "say_finished", lambda one: told.append(one.hold.task.provider))
     bed.patch.setattr(bed, "sleep", bed.clock.advance)
     tally = bed.tick(worker, providers=PROVIDERS)
     assert sum(counts["claimed"] for counts in tally.values()) == 12
@@ -669,7 +671,7 @@ def test_redis_that_hangs_is_asked_once_in_a_while_however_many_providers_wait(b
     assert sum(counts.get("unreachable", 0) for counts in tally.values()) == len(hung.asked_at)
     assert 8 < len(hung.asked_at) < 80 / (READ_SECONDS + REST_SECONDS) + 1
     assert all(rest >= REST_SECONDS for rest in hung.rests)
-    assert told == ["f"]  # of what is completed, the item says so
+    assert worker.told == ["f"]  # of what is completed, the item says so
     assert 0 < bed.remaining() <= SETTLE_SECONDS
     bed.redis.away = False
 
@@ -905,7 +907,9 @@ def test_a_bad_task_and_a_broken_one_harm_no_other(real: RealBed) -> None:
     real.patch.setattr(
         real.provider, "attempt", lambda one, *a, **k: 1 / 0 if one.name == "task 3" else attempt(one, *a, **k)
     )
-    real.patch.setattr(real.worker, "_record", lambda one: 1 / 0 if one.hold.task.name == "task 7" else record(one))
+    real.patch.setattr(
+        real.worker, "_record", lambda one, *more: 1 / 0 if one.hold.task.name == "task 7" else record(one, *more)
+    )
     tally = real.tick(real.worker, pool=ThreadPoolExecutor, idle_seconds=0)
     assert tally["example"] == {"claimed": 10, "completed": 8, "retried": 1, "released": 1}
     assert real.state().keys() == {"task 3", "task 7"}
@@ -940,9 +944,9 @@ def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(real: 
             raise Died
         return ask(task, *arguments, **options)
 
-    def noted(claimed: Claimed, seconds: float) -> Settlement:
+    def noted(claimed: Claimed, since: Instant) -> Settlement:
         came_back[claimed.hold.task.name] = claimed.came_back
-        return work(claimed, seconds)
+        return work(claimed, since)
 
     real.patch.setattr(real.provider, "attempt", kills)
     real.patch.setattr(real.worker, "work", noted)
