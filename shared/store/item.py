@@ -1,4 +1,4 @@
-"""The DynamoDB item of a task: its attributes, how JSON values stand in them, and how large each may be.
+"""The DynamoDB item of a task: its attributes, how JSON values are written there, and how large each may be.
 
 The attributes one by one: docs/architecture.md, "What stands in DynamoDB".
 """
@@ -7,18 +7,24 @@ import gzip
 import hashlib
 import zlib
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 
-from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
+from msgspec import Meta
+
+from shared.codec import Json, canonical, dumps
 from shared.errors import StoreTooLarge
 from shared.task import Task
 
 Status: TypeAlias = Literal["pending", "completed", "failed", "cancelled"]
+Instant: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]  # to the end of the year 9999
+Generation: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]  # the scripts count with doubles
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 
 SHARDS = 16
 GZIP_ABOVE_BYTES = 4096
 MAX_VALUE_BYTES = {"input": 48_000, "outputs": 16_000, "partial": 64_000, "data": 256_000, "error": 8_000}
 """Bytes that each value may take in the item; together with names and keys below DynamoDB's 400 KB."""
+MAX_TEXT_BYTES = 64_000_000  # of a JSON text that is stored compressed: no more is unpacked
 LINK_ABOVE_BYTES = 5_000_000  # larger data is given as a link: partial data and the like need room in Lambda's 6 MB
 MAX_NOTIFY = 10  # workflows that may wait for one task; while they do there is no `error`, whose room they take
 
@@ -31,10 +37,10 @@ class Spilled:
     """
 
     key: str
-    digest: str
-    size: int
-    in_answer: int
-    stored_at: int
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    size: Count
+    in_answer: Count
+    stored_at: Instant
 
     @property
     def needs_link(self) -> bool:
@@ -48,13 +54,13 @@ class Item:
 
     task: Task
     status: Status
-    generation: int
-    created_at: int
-    updated_at: int
-    completed_at: int | None = None
-    expires_at: int | None = None
-    submitted_at: int | None = None
-    resubmits: int = 0
+    generation: Generation
+    created_at: Instant
+    updated_at: Instant
+    completed_at: Instant | None = None
+    expires_at: Instant | None = None
+    submitted_at: Instant | None = None
+    resubmits: Count = 0
     input_digest: str
     group: str = ""
     begun_by: str = field(default="", compare=False)
@@ -79,14 +85,19 @@ class Item:
         return self.expires_at is not None and self.expires_at <= now // 1000
 
 
-def parse(attributes: Any) -> Item | None:
-    """The item in DynamoDB's wire form, or None for none."""
-    if not attributes:
-        return None
-    attributes = attributes | attributes.get("attempt", {"M": {}})["M"]
-    known = {name: _plain(value) for name, value in attributes.items() if name in Item.__slots__}
-    known |= {name: _unpacked(known[name]) for name in MAX_VALUE_BYTES if name in known}
-    return Item(task=Task.from_id(attributes["task_id"]["S"]), **known)
+class Failure(TypedDict):
+    """What stands in `error`."""
+
+    reason: str
+    error: Json
+    refused: NotRequired[bool]
+
+
+class Attempt(TypedDict):
+    """What stands in `attempt`."""
+
+    submitted_at: NotRequired[Instant]
+    resubmits: NotRequired[Count]
 
 
 def packed(value: Json, name: str) -> str | bytes:
@@ -98,8 +109,10 @@ def packed(value: Json, name: str) -> str | bytes:
 
 
 def encoded(value: Json) -> tuple[bytes, bytes]:
-    """A JSON value's text, and the same as it is stored: compressed above 4 KB."""
+    """A JSON value's text, and the same as it is stored: compressed above 4 KB. Raises StoreTooLarge."""
     text = dumps(value).encode()
+    if len(text) > MAX_TEXT_BYTES:
+        raise StoreTooLarge(f"the text takes {len(text)} bytes, the limit is {MAX_TEXT_BYTES}")
     return text, text if len(text) <= GZIP_ABOVE_BYTES else gzip.compress(text, compresslevel=6, mtime=0)
 
 
@@ -116,22 +129,3 @@ def open_key(task: Task) -> str:
 def open_keys(provider: str) -> list[str]:
     """Every index key of a provider."""
     return [f"{provider}#{shard}" for shard in range(SHARDS)]
-
-
-def _plain(attribute: dict[str, Any]) -> Any:
-    """The value of one attribute in DynamoDB's wire form."""
-    [(kind, value)] = attribute.items()
-    match kind:
-        case "N":
-            return int(value)
-        case "SS":
-            return frozenset(value)
-        case "M":
-            return {name: _plain(one) for name, one in value.items()}
-    return value
-
-
-def _unpacked(stored: Any) -> Json:
-    if isinstance(stored, dict):
-        return Spilled(**stored)
-    return loads(gzip.decompress(stored) if isinstance(stored, bytes) else stored, max_depth=OWN_DEPTH)

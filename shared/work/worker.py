@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
+from shared.errors import ItemUnreadable, RecordError, StoreTooLarge, StoreUnavailable
 from shared.logs import facts, log
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Finding
@@ -47,6 +47,8 @@ class Worker:
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
             return Settlement(hold, delay_seconds=STORE_RETRY_SECONDS)
+        except ItemUnreadable as error:
+            return _unreadable(hold, error)
         except Exception:
             log.exception("attempt broke", extra=facts(hold))
             return self._broken(claimed)
@@ -168,6 +170,8 @@ class Worker:
                 return record
             retry = self.parts.providers[hold.task.provider].delays.retry
             return self._store_finding(hold, record, retry(record, self.parts.clock(), Reason.BROKEN))
+        except ItemUnreadable as error:
+            return _unreadable(hold, error)
         except Exception:
             log.exception("attempt broke twice", extra=facts(hold))
             return Settlement(hold, delay_seconds=UNREADABLE_SECONDS)
@@ -189,6 +193,12 @@ def _resumed(record: Record, item: Item) -> Record:
     if item.outputs is None and item.resubmits <= record.resubmits:
         return record
     return replace(record, **{name: getattr(item, name) for name in DURABLE}).confirmed(item.updated_at)
+
+
+def _unreadable(hold: Hold, error: ItemUnreadable) -> Settlement:
+    """The settlement of a task whose item is damaged: it waits for a person, and nobody is asked about it meanwhile."""
+    log.error("item unreadable", extra=facts(hold) | error.facts)
+    return Settlement(hold, verb="bury", counts_as="buried")
 
 
 def _unstored(found: Settlement, before: Record) -> Settlement:

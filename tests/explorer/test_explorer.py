@@ -11,8 +11,7 @@ from shared.queue import Hold, Place
 from shared.record import Record
 from shared.store import Superseded
 from shared.task import Task
-from shared.work import settle, worker
-from shared.work.reconcile import Reconciler
+from shared.work import reconcile, settle, worker
 from tests.explorer.explorer import Explorer
 from tests.explorer.scenario import Kind, Payload, Scenario, Start, Trouble, Violation
 from tests.support.memory_queue import MemoryQueue
@@ -91,13 +90,8 @@ def test_it_fails_where_reconcile_takes_any_held_generation_for_the_right_one(mo
 
 
 def test_it_fails_where_reconcile_does_not_wait_for_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    add = Reconciler._add
-
-    def at_once(self: Reconciler, *arguments: Any) -> int:
-        monkeypatch.setattr(self, "lease_seconds", 0)
-        return add(self, *arguments)
-
-    monkeypatch.setattr(Reconciler, "_add", at_once)
+    add_of = reconcile._Check._add_of
+    monkeypatch.setattr(reconcile._Check, "_add_of", lambda check, item: add_of(check, item)._replace(delay_seconds=0))
     assert "is given what" in violation(scenario("PPR", "waiting"))
 
 

@@ -9,7 +9,8 @@ from boto3.dynamodb.types import TypeSerializer
 from shared.codec import MAX_DEPTH
 from shared.errors import StoreTooLarge
 from shared.store import Item
-from shared.store.item import MAX_VALUE_BYTES, SHARDS, digest, open_key, open_keys, packed, parse
+from shared.store.item import MAX_VALUE_BYTES, SHARDS, digest, open_key, open_keys, packed
+from shared.store.rows import parse
 from shared.task import Task
 from tests.support.items import pending_item
 
@@ -22,6 +23,7 @@ ATTRIBUTES: dict[str, Any] = {
     "updated_at": {"N": "2000"},
     "input_digest": {"S": "d"},
     "input": {"S": "{}"},
+    "open": {"S": "example#0"},
 }
 
 

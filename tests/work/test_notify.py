@@ -186,7 +186,7 @@ def test_what_could_not_be_told_is_handed_in_again_and_keeps_nobody_else_waiting
     whole = compact(identity(item) | {"data": 1})
     workflows.refuse("send_durable_execution_callback_success", "TooManyRequestsException")
     workflows.expect("send_task_success", taskToken="AAAA", output=whole)
-    broken = {"dynamodb": {"SequenceNumber": "1", "OldImage": {"open": {"S": "x"}, "notify": {"SS": ["x:y"]}}}}
+    broken = {"dynamodb": {"SequenceNumber": "1", "OldImage": 7}}
     assert workflows.notifier.tell_ends([broken, record]) == ["1", record["dynamodb"]["SequenceNumber"]]
 
 

@@ -123,10 +123,12 @@ def test_what_redis_holds_in_this_generation_or_a_higher_one_is_left_as_it_is(
 ) -> None:
     item = repairs.begun()
     repairs.seed("a", generation=item.generation + ahead, **where)
+    if ahead:
+        repairs.store.cancel(item.task, item.generation, repairs.clock())
+        repairs.begin(item.task)
+        stale = [(item.task, item.generation)]
+        repairs.patch.setattr(repairs.store, "open_since", lambda name, _: iter(stale if name == "example" else []))
     if where is DEAD:  # else the dead letter would be taken for one of an earlier failure
-        if ahead:
-            repairs.store.cancel(item.task, item.generation, repairs.clock())
-            repairs.begin(item.task)
         repairs.store.fail(item.task, item.generation + ahead, FAILURE, repairs.clock())
     before = repairs.bench.parts()
     assert "requeued" not in repairs.run()["example"]
