@@ -176,6 +176,7 @@ def _repair_of_ended(place: Place, item: Item | None, is_queued: bool) -> Litera
     if _is_in_hand(place):
         return None
     if item and item.status == "failed" and item.generation == place.generation and not item.refused:
+        is_queued = is_queued or place.due_seconds is not None or place.lease_seconds is not None
         return "buried" if is_queued else "forgotten" if place.buried_seconds is None else None
     return "forgotten"
 

@@ -91,6 +91,12 @@ DAMAGES: dict[str, tuple[str, dict[str, Any]]] = {
 """What is damaged -> the attribute that is named, and what stands there instead (None: nothing)."""
 
 every_damage = pytest.mark.parametrize("damage", DAMAGES)
+some_damage = pytest.mark.parametrize(
+    "damage",
+    ["status a list", "generation a text", "input_digest missing", "input no JSON", "outputs no object", "partial cut",
+     "data in S3, unknown key", "attempt a list", "open of another provider"],
+)  # fmt: skip
+"""One of each kind, where that will do."""
 
 
 def damaged(attributes: dict[str, Any], damage: str) -> dict[str, Any]:
