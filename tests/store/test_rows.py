@@ -1,13 +1,14 @@
 """No attribute of a stored item is trusted: what is damaged is named, and never told (C4)."""
 
 import gzip
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from shared.errors import ItemUnreadable, StoreTooLarge
 from shared.record import Record
-from shared.store import Store
+from shared.store import Store, rows
 from shared.store.item import MAX_TEXT_BYTES, digest, encoded
 from shared.store.rows import inflated, parse, parse_row, read
 from shared.task import Task
@@ -91,6 +92,17 @@ def test_a_text_is_compressed_and_unpacked_up_to_the_same_limit() -> None:
         encoded(longest + "x")
     with pytest.raises(ValueError, match="too long"):
         inflated(gzip.compress(text + b"x"))
+
+
+def test_no_more_than_that_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MAX_TEXT_BYTES", 1_000_000)
+    body = gzip.compress(b" " * 50_000_000)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="too long"):
+        inflated(body)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000
 
 
 # --- its owner does without it
