@@ -911,3 +911,9 @@ def test_junk_in_the_gate_stops_nobody_and_breaks_nothing(desk: Desk, field: str
     desk.settle("waiting", *more, delay=0, health=WELL)
     desk.settle("waiting", first, delay=0, health=errors(3))
     assert desk.claim(limits).wait_seconds == pytest.approx(1000, abs=901)
+
+
+def test_a_fraction_in_the_gate_is_rounded_down(desk: Desk) -> None:
+    desk.write("gate", "slow", "2.5")
+    desk.put("abcd")
+    assert len(desk.claim().tasks) == 2
