@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from shared.errors import RecordError, StoreTooLarge, StoreUnavailable
+from shared.errors import RecordError, StoreTooLarge, StoreUnavailable, StoreUnreachable
 from shared.logs import facts, log
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Finding
@@ -46,7 +46,8 @@ class Worker:
             return self.attempt(hold, record, seconds)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return Settlement(hold, delay_seconds=STORE_RETRY_SECONDS)
+            away = isinstance(error, StoreUnreachable)
+            return Settlement(hold, delay_seconds=STORE_RETRY_SECONDS, store_away=away)
         except Exception:
             log.exception("attempt broke", extra=facts(hold))
             return self._broken(claimed)
@@ -129,7 +130,7 @@ class Worker:
             return self._store_finding(hold, before, too_large, inline=inline)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return _unstored(found, before)
+            return replace(_unstored(found, before), store_away=isinstance(error, StoreUnreachable))
         if not isinstance(written, Superseded):
             return replace(settlement, item=written)
         if written.item and written.item.is_pending(hold.generation):

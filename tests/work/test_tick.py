@@ -11,7 +11,7 @@ import pytest
 
 from shared.errors import QueueUnavailable
 from shared.limits import Health
-from shared.queue import Add, Claim, Claimed, Release
+from shared.queue import Add, Claim, Claimed, End, Settle
 from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
@@ -47,12 +47,12 @@ class Doing(Worker):
             self.begun.append(claimed.hold.task.name)
             self.seconds.add(seconds)
         done = self._work(claimed)
-        completed = Settlement(hold=claimed.hold, verb="complete", counts_as="completed")
+        completed = Settlement(claimed.hold, "completed", "completed", attempted=True)
         return done if isinstance(done, Settlement) else completed
 
 
 def snoozed(claimed: Claimed, seconds: float = 0) -> Settlement:
-    return Settlement(hold=claimed.hold, verb="release", counts_as="snoozed", delay_seconds=seconds)
+    return Settlement(claimed.hold, counts_as="snoozed", delay_seconds=seconds, attempted=True)
 
 
 class Inline(Executor):
@@ -366,11 +366,14 @@ def test_a_run_whose_last_attempt_took_all_the_time_abandons_nothing(
     assert "abandoned" not in caplog.text
 
 
-# --- suspects
+# --- tasks that came back
+
+came_back = pytest.mark.parametrize("came_back", [1, 2], ids=["once", "more often"])
 
 
-def test_a_suspect_waits_until_nothing_else_is_due_and_then_runs_alone(bed: Bed) -> None:
-    bed.seed("suspect", due_seconds=-9, crashes=1)
+@came_back
+def test_what_came_back_waits_until_nothing_else_is_due_and_then_runs_alone(bed: Bed, came_back: int) -> None:
+    bed.seed("back", due_seconds=-9, came_back=came_back)
     bed.seed("before 1")
     bed.seed("before 2")
     lock, running, beside = threading.Lock(), set[str](), list[str]()
@@ -379,7 +382,7 @@ def test_a_suspect_waits_until_nothing_else_is_due_and_then_runs_alone(bed: Bed)
         name = claimed.hold.task.name
         with lock:
             running.add(name)
-        if name == "suspect":
+        if name == "back":
             bed.seed("after 1")
             bed.seed("after 2")
             beside.extend(running)
@@ -388,16 +391,17 @@ def test_a_suspect_waits_until_nothing_else_is_due_and_then_runs_alone(bed: Bed)
 
     worker = Doing(work)
     assert bed.tick(worker, pool=ThreadPoolExecutor, parallel_tasks=2)["example"]["completed"] == 5
-    assert beside == ["suspect"]
-    assert [name.split()[0] for name in worker.begun] == ["before", "before", "suspect", "after", "after"]
+    assert beside == ["back"]
+    assert [name.split()[0] for name in worker.begun] == ["before", "before", "back", "after", "after"]
 
 
-def test_nothing_is_claimed_beside_a_running_suspect(bed: Bed) -> None:
-    bed.seed("suspect", crashes=1)
+@came_back
+def test_nothing_is_claimed_beside_what_came_back(bed: Bed, came_back: int) -> None:
+    bed.seed("back", came_back=came_back)
     begun, over = threading.Event(), threading.Event()
 
     def work(claimed: Claimed) -> None:
-        if claimed.hold.task.name == "suspect":
+        if claimed.hold.task.name == "back":
             begun.set()
             over.wait(WAIT_SECONDS)
 
@@ -406,16 +410,18 @@ def test_nothing_is_claimed_beside_a_running_suspect(bed: Bed) -> None:
     ticking.start()
     assert begun.wait(WAIT_SECONDS)
     bed.seed("neighbour", due_seconds=-1)
+    bed.seed("another", due_seconds=-1, came_back=1)
     before = bed.redis.calls.count("EVALSHA")
     assert not over.wait(0.05)  # several times tick_seconds: it would have looked
-    assert (bed.redis.calls.count("EVALSHA"), worker.begun) == (before, ["suspect"])
+    assert (bed.redis.calls.count("EVALSHA"), worker.begun) == (before, ["back"])
     over.set()
     ticking.join(WAIT_SECONDS)
-    assert worker.begun == ["suspect", "neighbour"]
+    assert worker.begun == ["back", "neighbour", "another"]
 
 
-def test_a_suspect_gets_no_company_even_when_the_time_is_nearly_over(bed: Bed) -> None:
-    bed.seed("suspect", crashes=1)
+@came_back
+def test_what_came_back_gets_no_company_even_when_the_time_is_nearly_over(bed: Bed, came_back: int) -> None:
+    bed.seed("back", came_back=came_back)
     left, over, running, beside = [60, 2.5, 2.6], threading.Event(), set[str](), dict[str, set[str]]()
 
     def remaining() -> float:
@@ -434,25 +440,28 @@ def test_a_suspect_gets_no_company_even_when_the_time_is_nearly_over(bed: Bed) -
         running.discard(name)
 
     bed.tick(Doing(work), pool=ThreadPoolExecutor, remaining=remaining)
-    assert beside == {"suspect": set(), "neighbour": set()}
+    assert beside == {"back": set(), "neighbour": set()}
 
 
-def test_in_the_last_third_a_suspect_goes_first_however_much_is_due(bed: Bed) -> None:
-    bed.seed("suspect", crashes=1)
+def test_in_the_last_third_what_came_back_goes_first_however_much_is_due(bed: Bed) -> None:
+    bed.seed("once", came_back=1)
+    bed.seed("often", came_back=2)
     bed.seed("ordinary")
     began, starts = bed.clock.monotonic(), list[tuple[str, float]]()
 
     def work(claimed: Claimed) -> Settlement | None:
         starts.append((claimed.hold.task.name, bed.clock.monotonic() - began))
-        bed.pass_(5)
+        bed.pass_(3)
         return snoozed(claimed) if claimed.hold.task.name == "ordinary" else None
 
     bed.tick(Doing(work), window_seconds=30)
-    assert starts == [*(("ordinary", at) for at in (0, 5, 10, 15)), ("suspect", 20), ("ordinary", 25)]
+    ordinary = [("ordinary", at) for at in range(0, 20, 3)]
+    assert starts == [*ordinary, ("once", 21), ("often", 24), ("ordinary", 27)]
 
 
-def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_is_begun(bed: Bed) -> None:
-    bed.seed("suspect", due_seconds=-9, crashes=1)
+@came_back
+def test_in_the_last_third_it_waits_for_what_still_runs_and_nothing_new_is_begun(bed: Bed, came_back: int) -> None:
+    bed.seed("back", due_seconds=-9, came_back=came_back)
     for i, name in enumerate(("slow", "quick", "more")):
         bed.seed(name, due_seconds=i - 5)
     began, looks, looked_often, running, beside = bed.clock.monotonic(), 0, threading.Event(), set[str](), list[str]()
@@ -471,7 +480,7 @@ def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_i
             looked_often.wait(WAIT_SECONDS)
         elif name == "quick":
             bed.clock.advance(21)
-        elif name == "suspect":
+        elif name == "back":
             beside.extend(running)
         running.discard(name)
 
@@ -479,40 +488,93 @@ def test_in_the_last_third_a_suspect_waits_for_what_still_runs_and_nothing_new_i
     bed.tick(
         worker, pool=ThreadPoolExecutor, remaining=remaining, parallel_tasks=2, window_seconds=30, tick_seconds=0.01
     )
-    assert beside == ["suspect"]
-    assert worker.begun[2:] == ["suspect", "more"]
+    assert beside == ["back"]
+    assert worker.begun[2:] == ["back", "more"]
 
 
-def test_several_suspects_run_one_by_one_whatever_provider_they_are_of(bed: Bed) -> None:
+def test_in_the_last_third_what_came_back_and_may_not_begin_holds_nobody_up(bed: Bed) -> None:
+    bed.seed("ordinary", provider="a")
+    bed.seed("back", provider="b", came_back=1)
+    bed.queue.add([Add(Task("b", "held"), 1, "{}")], token="t")
+    (held,) = bed.queue.claim("b", limit=1, lease_seconds=300, token="u").tasks
+    bed.queue.settle([Settle(held.hold, "completed")], Health(pause_seconds=500))
+
+    def work(claimed: Claimed) -> Settlement:
+        bed.pass_(3)
+        return snoozed(claimed)
+
+    worker = Doing(work)
+    bed.tick(worker, providers=("a", "b"), window_seconds=30)
+    assert worker.begun == ["ordinary"] * 10
+
+
+def test_what_came_back_once_of_every_provider_runs_together_beside_no_ordinary_task(bed: Bed) -> None:
     for provider in ("a", "b"):
-        for i in range(2):
-            bed.seed(f"{provider} {i}", provider=provider, crashes=1)
-    lock, running, most = threading.Lock(), 0, 0
+        for number in range(2):
+            bed.seed(f"{provider} {number}", provider=provider, came_back=1)
+        bed.seed("ordinary", provider=provider, due_seconds=-1)
+    together, lock, running, beside = threading.Barrier(4), threading.Lock(), set[str](), list[set[str]]()
 
     def work(claimed: Claimed) -> None:
-        nonlocal running, most
+        name = claimed.hold.task.name
         with lock:
-            running += 1
-            most = max(most, running)
+            running.add(name)
+        if name != "ordinary":
+            together.wait(WAIT_SECONDS)  # breaks unless all four are here at once
+            with lock:
+                beside.append(set(running))
+            together.wait(WAIT_SECONDS)
         with lock:
-            running -= 1
+            running.discard(name)
 
     tally = bed.tick(Doing(work), providers=("a", "b"), pool=ThreadPoolExecutor)
-    assert tally == {"a": {"claimed": 2, "completed": 2}, "b": {"claimed": 2, "completed": 2}}
-    assert most == 1
+    assert tally == {"a": {"claimed": 3, "completed": 3}, "b": {"claimed": 3, "completed": 3}}
+    assert beside == [{"a 0", "a 1", "b 0", "b 1"}] * 4
 
 
-def test_a_suspect_that_somebody_else_took_meanwhile_holds_nobody_up(bed: Bed) -> None:
-    bed.seed("suspect", crashes=1)
+def test_what_came_back_more_often_runs_alone_and_providers_take_turns(bed: Bed) -> None:
+    for provider in ("a", "b"):
+        for i in range(2):
+            bed.seed(f"{provider} {i}", provider=provider, came_back=2 + i)
+        bed.seed(f"{provider} once", provider=provider, came_back=1)
+    lock, running, beside = threading.Lock(), set[str](), dict[str, set[str]]()
+
+    def work(claimed: Claimed) -> None:
+        with lock:
+            beside[claimed.hold.task.name] = set(running)
+            running.add(claimed.hold.task.name)
+        with lock:
+            running.discard(claimed.hold.task.name)
+
+    tally = bed.tick(Doing(work), providers=("a", "b"), pool=ThreadPoolExecutor)
+    assert tally == {"a": {"claimed": 3, "completed": 3}, "b": {"claimed": 3, "completed": 3}}
+    assert list(beside)[2:] == ["a 0", "b 0", "a 1", "b 1"]
+    assert all(not beside[name] for name in list(beside)[2:])
+
+
+@came_back
+def test_what_somebody_else_took_meanwhile_holds_nobody_up(bed: Bed, came_back: int) -> None:
+    bed.seed("back", came_back=came_back)
     claim = bed.queue.claim
 
     def beaten(provider: str, **options: Any) -> Claim:
-        if options["suspect"]:
+        if options["which"] != "ordinary":
             claim(provider, **(options | {"token": "somebody else", "limit": 1}))
         return claim(provider, **options)
 
     bed.patch.setattr(bed.queue, "claim", beaten)
     assert bed.tick(Doing()) == {"example": {}}
+
+
+@came_back
+def test_what_came_back_to_a_paused_provider_is_not_looked_for_again_and_again(bed: Bed, came_back: int) -> None:
+    bed.seed("back", came_back=came_back)
+    bed.seed("held")
+    (held,) = bed.queue.claim("example", limit=1, lease_seconds=300, token="u").tasks
+    bed.queue.settle([Settle(held.hold, "completed")], Health(pause_seconds=12))
+    bed.redis.calls.clear()
+    assert bed.tick(Doing()) == {"example": {"claimed": 1, "completed": 1}}
+    assert bed.redis.calls.count("EVALSHA") <= 2 * 4 + 3  # twice every five seconds, and once it may begin
 
 
 # --- what goes wrong
@@ -542,7 +604,7 @@ def test_redis_away_at_the_end_leaves_the_task_to_its_lease(bed: Bed) -> None:
 
 def test_lost_tasks_are_counted(bed: Bed) -> None:
     bed.seed("a")
-    tally = bed.tick(Doing(lambda claimed: bed.queue.forget([(claimed.hold.task, 1)])))
+    tally = bed.tick(Doing(lambda claimed: bed.queue.end([End(claimed.hold.task, 1, "dropped")])))
     assert tally["example"] == {"claimed": 1, "lost": 1}
 
 
@@ -763,7 +825,7 @@ def test_what_a_paused_provider_holds_back_invites_nobody(bed: Bed) -> None:
     bed.fill(60, "t{}")
     bed.queue.add([Add(Task("paused", f"p{i}"), 1, "{}") for i in range(200)], token="t")
     (held,) = bed.queue.claim("paused", limit=1, lease_seconds=30, token="u").tasks
-    bed.queue.release([Release(held.hold)], Health(pause_seconds=500))
+    bed.queue.settle([Settle(held.hold, "waiting")], Health(pause_seconds=500))
     asked: list[int] = []
     bed.tick(taking(bed.clock, 0.5), providers=("example", "paused"), invite=asked.append, parallel_tasks=2)
     assert asked == []

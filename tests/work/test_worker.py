@@ -73,17 +73,17 @@ class Desk:
         return Hold(self.begun.task, self.begun.generation, "token")
 
     def work(
-        self, *answers: Said, record: Record | str | None = None, crashes: int = 0, seconds: float = 5
+        self, *answers: Said, record: Record | str | None = None, came_back: int = 0, seconds: float = 5
     ) -> Settlement:
         """The task is worked on, its record as the item began unless told otherwise; the provider says the answers."""
         if answers:
             self.simulator.say(*answers)
         text = record if isinstance(record, str) else (record or self.record()).to_text()
-        return self.worker.work(Claimed(self.hold(), crashes, text), seconds)
+        return self.worker.work(Claimed(self.hold(), came_back, text.encode()), seconds)
 
     def again(self, settlement: Settlement, *answers: Said) -> Settlement:
         """The task is handed out as that settlement left it; `outage.calls` begins anew."""
-        assert settlement.verb == "release"
+        assert settlement.becomes == "waiting"
         self.outage.calls.clear()
         return self.work(*answers, record=settlement.record)
 
@@ -123,11 +123,11 @@ def noise(size: int) -> str:
 
 
 ENDS = {
-    "failed": "bury", "refused": "forget", "completed": "forget", "cancelled": "forget", "newer": "forget",
-    "newer failed": "forget",
+    "failed": "buried", "refused": "forgotten", "completed": "forgotten", "cancelled": "forgotten", "newer": "forgotten",
+    "newer failed": "forgotten",
 }  # fmt: skip
 ANSWERS = [completed({"mine": 1}), pending({"mine": 1}, id="j"), refused(), says(500, {})]
-every_end = pytest.mark.parametrize(("how", "verb"), ENDS.items())
+every_end = pytest.mark.parametrize(("how", "becomes"), ENDS.items())
 every_answer = pytest.mark.parametrize("answer", ANSWERS, ids=["completed", "pending", "failed", "error"])
 
 
@@ -136,7 +136,7 @@ every_answer = pytest.mark.parametrize("answer", ANSWERS, ids=["completed", "pen
 
 def test_what_is_completed_stands_in_the_item_before_the_task_leaves(desk: Desk) -> None:
     settlement = desk.work(completed({"total": 30.4}))
-    assert (settlement.verb, settlement.counts_as) == ("complete", "completed")
+    assert (settlement.becomes, settlement.counts_as) == ("completed", "completed")
     assert settlement.outcome == Completed({"total": 30.4})
     assert (desk.item.status, desk.item.data, desk.item.partial) == ("completed", {"total": 30.4}, None)
 
@@ -144,7 +144,7 @@ def test_what_is_completed_stands_in_the_item_before_the_task_leaves(desk: Desk)
 def test_pending_comes_back_after_its_delay_with_what_was_learned_stored(desk: Desk) -> None:
     desk.begin("job")
     settlement = desk.work(pending({"city": "Ghent"}, id="j-1"))
-    assert (settlement.verb, settlement.counts_as, settlement.delay_seconds) == ("release", "snoozed", 2)
+    assert (settlement.becomes, settlement.counts_as, settlement.delay_seconds) == ("waiting", "snoozed", 2)
     assert (kept(settlement).outputs, kept(settlement).attempts) == ({"id": "j-1"}, 1)
     assert (desk.item.status, desk.item.outputs, desk.item.partial) == ("pending", {"id": "j-1"}, {"city": "Ghent"})
     assert (desk.item.submitted_at, desk.item.resubmits) == (desk.clock(), 0)
@@ -157,7 +157,7 @@ def test_pending_comes_back_after_its_delay_with_what_was_learned_stored(desk: D
 )
 def test_an_error_puts_the_task_back_for_later_and_counts_an_error(desk: Desk, error: Said) -> None:
     settlement = desk.work(error, seconds=0.2)
-    assert (settlement.verb, settlement.counts_as, settlement.delay_seconds) == ("release", "retried", 2)
+    assert (settlement.becomes, settlement.counts_as, settlement.delay_seconds) == ("waiting", "retried", 2)
     assert isinstance(settlement.outcome, Retry)
     assert (kept(settlement).errors, kept(settlement).attempts) == (1, 1)
 
@@ -166,24 +166,24 @@ def test_a_floor_of_zero_puts_it_at_the_end_of_the_queue_at_once(desk: Desk) -> 
     coin = EXAMPLE | {"polling": {"minDelay": 0, "multiplier": 1, "maxErrors": 1000}}
     desk.providers["example"] = desk.simulator.provider(coin)
     settlement = desk.work(says(300, {"status": "multiple choices"}))
-    assert (settlement.verb, settlement.delay_seconds) == ("release", 0)
+    assert (settlement.becomes, settlement.delay_seconds) == ("waiting", 0)
 
 
 def test_a_failure_is_stored_and_then_buried(desk: Desk) -> None:
     settlement = desk.work(refused("no such customer"))
-    assert (settlement.verb, settlement.counts_as, desk.item.status) == ("bury", "buried", "failed")
+    assert (settlement.becomes, settlement.counts_as, desk.item.status) == ("buried", "buried", "failed")
     assert desk.item.error == {"reason": "upstream", "error": "no such customer", "refused": False}
 
 
 def test_a_refusal_in_the_request_itself_is_no_dead_letter(desk: Desk) -> None:
     desk.simulator.say(refused())
     settlement = desk.worker.attempt(desk.hold(), desk.record(), 5, inline=True)
-    assert (settlement.verb, settlement.counts_as) == ("forget", "refused")
+    assert (settlement.becomes, settlement.counts_as) == ("forgotten", "refused")
     assert desk.item.refused
 
 
 def test_too_many_errors_end_it(desk: Desk) -> None:
-    assert desk.work(says(500, {}), record=desk.record(errors=5)).verb == "bury"
+    assert desk.work(says(500, {}), record=desk.record(errors=5)).becomes == "buried"
     assert desk.item.error["reason"] == "too-many-errors"
 
 
@@ -208,11 +208,11 @@ def test_how_a_task_ended_is_read_back_only_where_a_user_waits_for_it(
 @every_end
 @every_answer
 def test_whatever_it_found_a_superseded_generation_ends_as_the_item_says(
-    desk: Desk, how: str, verb: str, answer: Said
+    desk: Desk, how: str, becomes: str, answer: Said
 ) -> None:
     settlement = desk.work(answer.after(lambda: desk.end(how)))
-    assert settlement.verb == verb
-    assert settlement.counts_as == {"bury": "buried", "forget": "forgotten"}[verb]
+    assert settlement.becomes == becomes
+    assert settlement.counts_as == becomes
     assert settlement.item == desk.item
     assert "mine" not in json.dumps(desk.item.data)
 
@@ -221,7 +221,7 @@ def test_whatever_it_found_a_superseded_generation_ends_as_the_item_says(
 def test_a_generation_whose_item_is_gone_is_forgotten(desk: Desk, dynamodb: "DynamoDBClient", answer: Said) -> None:
     key: Any = {"task_id": {"S": desk.begun.task.id}}
     settlement = desk.work(answer.after(lambda: dynamodb.delete_item(TableName="meanwhile", Key=key)))
-    assert (settlement.verb, settlement.item) == ("forget", None)
+    assert (settlement.becomes, settlement.item) == ("forgotten", None)
     assert "Item" not in dynamodb.get_item(TableName="meanwhile", Key=key)
 
 
@@ -230,7 +230,7 @@ def test_a_generation_whose_item_is_gone_is_forgotten(desk: Desk, dynamodb: "Dyn
 )
 def test_a_worker_that_finds_its_task_cancelled_tells_the_provider_with_the_outputs_it_just_got(desk: Desk) -> None:
     desk.begin("job")
-    assert desk.work(pending(id="j-9").after(lambda: desk.end("cancelled")), says(200, {})).verb == "forget"
+    assert desk.work(pending(id="j-9").after(lambda: desk.end("cancelled")), says(200, {})).becomes == "forgotten"
     assert desk.simulator.calls() == ["POST /jobs", "DELETE /jobs/j-9"]
 
 
@@ -279,12 +279,12 @@ def test_a_long_unchanged_task_is_read_again_after_confirm_seconds_and_not_again
 
 
 @every_end
-def test_that_second_look_finds_a_generation_that_has_ended(desk: Desk, how: str, verb: str) -> None:
+def test_that_second_look_finds_a_generation_that_has_ended(desk: Desk, how: str, becomes: str) -> None:
     desk.begin("job")
     settlement = desk.work(pending({"a": 1}, id="j"))
     desk.end(how)
     desk.clock.advance(CONFIRM_SECONDS + 1)
-    assert desk.again(settlement).verb == verb
+    assert desk.again(settlement).becomes == becomes
 
 
 def test_a_look_at_the_item_takes_over_the_job_that_it_knows(desk: Desk) -> None:
@@ -303,7 +303,7 @@ def test_outputs_that_could_not_be_stored_are_carried_to_redis_and_written_next_
     desk.begin("job")
     desk.outage.away = {"UpdateItem"}
     first = desk.work(pending({"a": 1}, id="j"))
-    assert (first.verb, first.delay_seconds, kept(first).outputs) == ("release", 2, {"id": "j"})
+    assert (first.becomes, first.delay_seconds, kept(first).outputs) == ("waiting", 2, {"id": "j"})
     assert not desk.item.outputs
     desk.outage.away = set()
     assert desk.again(first).counts_as == "snoozed"
@@ -316,7 +316,7 @@ def test_outputs_that_could_not_be_stored_are_carried_to_redis_and_written_next_
 def test_a_store_that_is_away_counts_no_error_of_the_provider(desk: Desk, answer: Said) -> None:
     desk.outage.away = {"UpdateItem"}
     settlement = desk.work(answer)
-    assert (settlement.verb, settlement.counts_as) == ("release", "released")
+    assert (settlement.becomes, settlement.counts_as) == ("waiting", "released")
     assert kept(settlement).errors == (1 if isinstance(settlement.outcome, Retry) else 0)
 
 
@@ -327,7 +327,7 @@ def test_an_end_that_could_not_be_stored_is_asked_for_again_soon(desk: Desk, ans
     first = desk.work(answer)
     assert first.delay_seconds == STORE_RETRY_SECONDS
     desk.outage.away = set()
-    assert desk.again(first).verb in ("complete", "bury")
+    assert desk.again(first).becomes in ("completed", "buried")
     assert desk.item.status != "pending"
 
 
@@ -336,14 +336,14 @@ def test_the_last_error_allowed_does_not_become_one_too_many_because_the_store_w
     settlement = desk.work(says(500, {}), record=desk.record(errors=5))
     assert isinstance(settlement.outcome, Failed)
     desk.outage.away = set()
-    assert desk.again(settlement, completed({"x": 1})).verb == "complete"
+    assert desk.again(settlement, completed({"x": 1})).becomes == "completed"
 
 
 def test_a_store_that_cannot_be_read_leaves_the_record_as_it_was_and_nobody_is_asked(desk: Desk) -> None:
     desk.begin("job")
     desk.outage.away = {"GetItem"}
     settlement = desk.work()
-    assert (settlement.verb, settlement.record, settlement.delay_seconds) == ("release", None, STORE_RETRY_SECONDS)
+    assert (settlement.becomes, settlement.record, settlement.delay_seconds) == ("waiting", None, STORE_RETRY_SECONDS)
     assert desk.simulator.calls() == []
 
 
@@ -358,12 +358,12 @@ def test_a_store_that_cannot_be_read_leaves_the_record_as_it_was_and_nobody_is_a
 )
 def test_what_dynamodb_cannot_hold_ends_the_task_as_too_large(desk: Desk, provider: str, answer: Said) -> None:
     desk.begin(provider)
-    assert desk.work(answer).verb == "bury"
+    assert desk.work(answer).becomes == "buried"
     assert (desk.item.status, desk.item.error["reason"], desk.item.data) == ("failed", "too-large", None)
 
 
 def test_an_error_that_dynamodb_cannot_hold_is_cut(desk: Desk) -> None:
-    assert desk.work(refused(noise(MAX_VALUE_BYTES["error"]))).verb == "bury"
+    assert desk.work(refused(noise(MAX_VALUE_BYTES["error"]))).becomes == "buried"
     assert desk.item.error["reason"] == "upstream"
     assert "too large" in desk.item.error["error"]
 
@@ -371,7 +371,7 @@ def test_an_error_that_dynamodb_cannot_hold_is_cut(desk: Desk) -> None:
 def test_partial_data_that_dynamodb_cannot_hold_is_dropped_and_the_task_goes_on(desk: Desk) -> None:
     desk.begin("job")
     first = desk.work(pending({"all": noise(MAX_VALUE_BYTES["partial"])}, id="j"))
-    assert (first.verb, first.counts_as) == ("release", "snoozed")
+    assert (first.becomes, first.counts_as) == ("waiting", "snoozed")
     assert (desk.item.status, desk.item.outputs, desk.item.partial) == ("pending", {"id": "j"}, None)
     desk.again(first)
     assert desk.outage.calls == []
@@ -381,7 +381,7 @@ def test_a_failure_that_dynamodb_has_no_room_for_is_tried_again_soon(desk: Desk)
     full = Mock(side_effect=StoreTooLarge("DynamoDB: Item size to update has exceeded the maximum allowed size"))
     desk.patch.setattr(desk.store, "fail", full)
     settlement = desk.work(refused())
-    assert (settlement.verb, settlement.delay_seconds) == ("release", STORE_RETRY_SECONDS)
+    assert (settlement.becomes, settlement.delay_seconds) == ("waiting", STORE_RETRY_SECONDS)
 
 
 # --- no second job
@@ -400,11 +400,11 @@ def test_before_a_submit_by_process_outputs_in_the_item_are_used(desk: Desk) -> 
 @pytest.mark.parametrize(("provider", "record"), [("job", None), ("example", "")], ids=["submit", "no record"])
 @every_end
 def test_before_a_submit_or_without_a_record_a_generation_that_has_ended_is_noticed(
-    desk: Desk, how: str, verb: str, provider: str, record: str | None
+    desk: Desk, how: str, becomes: str, provider: str, record: str | None
 ) -> None:
     desk.begin(provider)
     desk.end(how)
-    assert desk.work(record=record).verb == verb
+    assert desk.work(record=record).becomes == becomes
     assert desk.simulator.calls() == []
 
 
@@ -466,12 +466,12 @@ def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_foll
 # --- crashes, junk, and faults of our own
 
 
-def test_up_to_max_crashes_a_suspect_is_asked_about(desk: Desk) -> None:
-    assert desk.work(completed({}), crashes=MAX_CRASHES).verb == "complete"
+def test_up_to_max_crashes_a_task_that_came_back_is_asked_about(desk: Desk) -> None:
+    assert desk.work(completed({}), came_back=MAX_CRASHES).becomes == "completed"
 
 
 def test_above_max_crashes_it_fails_unasked(desk: Desk) -> None:
-    assert desk.work(crashes=MAX_CRASHES + 1).verb == "bury"
+    assert desk.work(came_back=MAX_CRASHES + 1).becomes == "buried"
     assert desk.simulator.calls() == []
     assert desk.item.error == {"reason": "crashed", "error": "ended its worker 4 times", "refused": False}
 
@@ -500,7 +500,7 @@ def test_a_record_made_from_an_item_knows_all_that_the_item_knows(desk: Desk) ->
 def test_a_record_that_a_later_version_wrote_stays_as_it_is_and_costs_no_attempt(desk: Desk) -> None:
     later = dumps({"version": VERSION + 1, "generation": desk.begun.generation, "shape": "new"})
     settlement = desk.work(record=later)
-    assert (settlement.verb, settlement.record, settlement.delay_seconds) == ("release", None, UNREADABLE_SECONDS)
+    assert (settlement.becomes, settlement.record, settlement.delay_seconds) == ("waiting", None, UNREADABLE_SECONDS)
     assert settlement.counts_as == "released"
     assert desk.simulator.calls() == []
 
@@ -508,12 +508,12 @@ def test_a_record_that_a_later_version_wrote_stays_as_it_is_and_costs_no_attempt
 @pytest.mark.parametrize("first", [None, "junk"])
 def test_a_fault_of_our_own_is_an_error_like_any_other_and_ends_after_as_many(desk: Desk, first: str | None) -> None:
     desk.patch.setattr(Provider, "attempt", lambda *_, **__: 1 / 0)
-    verbs, record = ["release"], desk.work(record=first).record
-    while verbs[-1] == "release" and len(verbs) < 20:
+    ends, record = ["waiting"], desk.work(record=first).record
+    while ends[-1] == "waiting" and len(ends) < 20:
         settlement = desk.work(record=record)
-        verbs.append(settlement.verb)
+        ends.append(settlement.becomes)
         record = settlement.record
-    assert verbs == ["release"] * 5 + ["bury"]
+    assert ends == ["waiting"] * 5 + ["buried"]
     assert desk.item.error["reason"] == "too-many-errors"
 
 
@@ -523,7 +523,7 @@ def test_a_fault_of_our_own_is_an_error_like_any_other_and_ends_after_as_many(de
 def test_a_fault_in_storing_counts_as_an_error_too(desk: Desk, verb: str, answer: Said) -> None:
     desk.patch.setattr(desk.store, verb, lambda *_: 1 / 0)
     settlement = desk.work(answer)
-    assert (settlement.verb, settlement.counts_as, kept(settlement).errors) == ("release", "retried", 1)
+    assert (settlement.becomes, settlement.counts_as, kept(settlement).errors) == ("waiting", "retried", 1)
 
 
 def test_an_attempt_that_broke_while_its_task_ended_ends_it_as_the_item_says(desk: Desk) -> None:
@@ -532,12 +532,12 @@ def test_an_attempt_that_broke_while_its_task_ended_ends_it_as_the_item_says(des
         raise KeyError("a fault of ours")
 
     desk.patch.setattr(Provider, "attempt", ends_and_breaks)
-    assert desk.work(record="").verb == "bury"
+    assert desk.work(record="").becomes == "buried"
 
 
 def test_a_task_of_a_provider_whose_file_is_gone_is_given_back(desk: Desk) -> None:
     desk.providers.clear()
-    assert desk.work().verb == "release"
+    assert desk.work().becomes == "waiting"
 
 
 @pytest.mark.parametrize("reason", [Reason.HTTP, Reason.UNAUTHORIZED])

@@ -102,8 +102,8 @@ for i, text in ipairs(call('HMGET', state, taken)) do
   end
 end
 
+if #round.turns > 0 then next_turns(round) end -- reads on in lines: what is taken still stands there
 for place, members in pairs(round.gone) do call('ZREM', place.lines or place, members) end
-if #round.turns > 0 then next_turns(round) end
 drop(junk)
 call('ZADD', queue, zeros)
 call('ZADD', leases, lease_ends)

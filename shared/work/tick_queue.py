@@ -1,0 +1,122 @@
+"""The queue as one tick meets it: it rests when Redis or DynamoDB does not answer, and keeps what it could not settle.
+
+What is shared by all providers is met once: after a call without an answer nobody asks again for REST_SECONDS.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from shared.errors import QueueUnavailable, QueueUnreachable
+from shared.logs import log
+from shared.queue import Claim, Which, new_token
+from shared.work.parts import Parts
+from shared.work.settle import Settlement, settle
+
+Tally: TypeAlias = dict[str, Counter[str]]
+"""Provider -> what its tasks counted as: claimed, expired, completed, snoozed, retried, buried, forgotten, released,
+lost, abandoned (still running when the time was over), unsettled (no settling went through), unreachable (Redis calls
+that failed)."""
+
+REST_SECONDS = 5.0  # how long a tick leaves Redis or DynamoDB alone that did not answer
+
+
+@dataclass(slots=True)
+class TickQueue:
+    """The queue, for one tick. Its calls raise nothing: what fails is logged, and counts as unreachable in `tally`.
+
+    `unsettled` is what could not be settled, in the batches that it came in; `lost_tokens` are those of claims without
+    a reply, the oldest first, for each provider; `silent` is the provider of the last call without one: in a cluster
+    it may be alone with that; `monotonic` tells seconds.
+    """
+
+    parts: Parts
+    monotonic: Callable[[], float]
+    tally: Tally = field(init=False)
+    unsettled: list[tuple[str, list[Settlement]]] = field(default_factory=list)
+    lost_tokens: dict[str, list[str]] = field(default_factory=dict)
+    silent: str = ""
+    redis_rests_until: float = float("-inf")
+    store_rests_until: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.tally = {provider: Counter() for provider in self.parts.providers}
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether Redis is left alone."""
+        return self.monotonic() < self.redis_rests_until
+
+    @property
+    def rest_seconds(self) -> float:
+        """How long nothing is claimed; 0 or less: not at all."""
+        return max(self.redis_rests_until, self.store_rests_until) - self.monotonic()
+
+    def claim(self, provider: str, limit: int, which: Which) -> Claim | None:
+        """What a claim gives; None if there was no reply, or Redis rests. What the lost one took goes back first."""
+        if self.is_resting:
+            return None
+        lost, token = self.lost_tokens.setdefault(provider, []), new_token()
+        try:
+            claim = self.parts.queue.claim(
+                provider,
+                limit=limit,
+                lease_seconds=self.parts.settings.lease_seconds,
+                token=token,
+                which=which,
+                lost_token=lost[0] if lost else "",
+                limits=self.parts.providers[provider].rules.limits,
+            )
+        except QueueUnavailable as error:
+            lost.append(token)
+            self._failed(provider, error)
+            return None
+        del lost[:1]
+        self.tally[provider]["claimed"] += len(claim.tasks)
+        self.tally[provider]["expired"] += claim.expired
+        return claim
+
+    def settle(self, provider: str, settlements: list[Settlement]) -> None:
+        """Settle these, or keep them for later."""
+        if any(one.store_away for one in settlements):
+            if self.monotonic() >= self.store_rests_until:
+                log.error("claims rest", extra={"reason": "DynamoDB did not answer", "rest_seconds": REST_SECONDS})
+            self.store_rests_until = self.monotonic() + REST_SECONDS
+        self._settle(provider, settlements)
+
+    def settle_again(self) -> None:
+        """Try once more what could not be settled."""
+        kept, self.unsettled = self.unsettled, []
+        for provider, settlements in kept:
+            self._settle(provider, settlements)
+
+    def backlog(self, providers: Iterable[str]) -> int:
+        """How many tasks of these providers are due; 0 if Redis does not tell."""
+        due = 0
+        for provider in () if self.is_resting else providers:
+            try:
+                due += self.parts.queue.backlog(provider)
+            except QueueUnavailable as error:
+                self._failed(provider, error)
+                return 0
+        return due
+
+    def _settle(self, provider: str, settlements: list[Settlement]) -> None:
+        if not self.is_resting:
+            try:
+                self.tally[provider] += settle(self.parts.queue, self.parts.providers[provider], settlements)
+            except QueueUnavailable as error:
+                self._failed(provider, error)
+            else:
+                return
+        self.unsettled.append((provider, settlements))
+
+    def _failed(self, provider: str, error: QueueUnavailable) -> None:
+        """Redis did not serve a call: an error is this provider's alone, silence is everybody's."""
+        self.tally[provider]["unreachable"] += 1
+        said: dict[str, object] = {"provider": provider, "reason": str(error)}
+        if isinstance(error, QueueUnreachable):
+            self.silent, self.redis_rests_until = provider, self.monotonic() + REST_SECONDS
+            said["rest_seconds"] = REST_SECONDS
+        log.error("queue unavailable", extra=said)
