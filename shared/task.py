@@ -45,9 +45,12 @@ class Task:
 
     @classmethod
     def from_id(cls, task_id: str) -> Self:
-        """The task whose `id` this is."""
+        """The task whose `id` this is. Raises BadRequest where no request could name one so."""
         provider, _, name = task_id.partition("/")
-        return cls(provider, name)
+        task = cls.named(provider, name)
+        if task.id != task_id:
+            raise BadRequest("the name is not in NFC", field="name")
+        return task
 
 
 def is_provider_name(text: str) -> bool:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from shared.api.preference import header
 from shared.bounds import BOUNDS, cut
 from shared.codec import Json, carried, dumps
-from shared.errors import DataUnavailable, Problem, SecretUnavailable, StoreUnavailable, Unavailable
+from shared.errors import DataUnavailable, ItemUnreadable, Problem, SecretUnavailable, StoreUnavailable, Unavailable
 from shared.logs import log
 from shared.task import Task
 
@@ -76,10 +76,12 @@ def problem(error: Exception, **about: object) -> Answer:
     """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
 
     An outage of the store or of secrets is 503; what is not the request's fault is 500, and nothing of it is told.
-    These two are logged, as being `about` something.
+    These two are logged, as being `about` something; so is a stored item that is damaged.
     """
     if isinstance(error, StoreUnavailable):
         log.error("store unavailable", extra=about | {"reason": str(error)})
+    elif isinstance(error, ItemUnreadable):
+        log.error("item unreadable", extra=error.facts)
     elif not isinstance(error, Problem):
         log.error("request broke", exc_info=error, extra=about)
     if not isinstance(error, Problem):
@@ -87,8 +89,9 @@ def problem(error: Exception, **about: object) -> Answer:
         broken = Problem("something broke while this was served; the task's status tells what became of it")
         error = Unavailable(outage) if outage else broken
     detail = cut(error.detail, "detail")
-    body = {"type": "about:blank", "title": error.title, "status": error.status, "detail": detail}
+    body = {"type": error.type, "title": error.title, "status": error.status, "detail": detail}
     body |= {} if error.field is None else {"field": cut(error.field, "field")}
+    body |= {"attribute": error.attribute} if isinstance(error, ItemUnreadable) else {}
     return Answer(
         status=error.status,
         body=body,

@@ -71,7 +71,7 @@ class Enqueuer:
         if request.notify and request.notify.partition(":")[0] not in self.parts.settings.notify:
             raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
         for _ in range(ROUNDS):
-            item = self.parts.item(task)  # 1. get
+            item = self.parts.mended(task)  # 1. get
             if item and (known := self._known(request, provider, item)):
                 if request.notify is None or self._is_told(request.notify, item):
                     return known

@@ -1,4 +1,4 @@
-"""The DynamoDB item of a task: its attributes, how JSON values stand in them, and how large each may be.
+"""The DynamoDB item of a task: its attributes, how JSON values are written there, and how large each may be.
 
 The attributes one by one: docs/architecture.md, "What stands in DynamoDB".
 """
@@ -7,19 +7,25 @@ import gzip
 import hashlib
 import zlib
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
+
+from msgspec import Meta
 
 from shared.bounds import BOUNDS
-from shared.codec import OWN_DEPTH, Json, canonical, carried, dumps, loads
+from shared.codec import Json, canonical, carried, dumps
 from shared.errors import StoreTooLarge
 from shared.task import Task
 
 Status: TypeAlias = Literal["pending", "completed", "failed", "cancelled"]
+Instant: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]  # to the end of the year 9999
+Generation: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]  # the scripts count with doubles
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 
 SHARDS = 16
 GZIP_ABOVE_BYTES = 4096
 MAX_VALUE_BYTES = {name: BOUNDS[name].most for name in ("input", "outputs", "partial", "error")} | {"data": 256_000}
 """Bytes that each value may take in the item, data compressed; with all the rest they are below DynamoDB's 400 KB."""
+MAX_TEXT_BYTES = 64_000_000  # of a JSON text that is stored compressed: no more is unpacked
 LINK_ABOVE_BYTES = BOUNDS["data"].most  # larger data is given as a link: the rest needs room in Lambda's 6 MB
 MAX_NOTIFY = 10  # workflows that may wait for one task; while they do there is no `error`, whose room they take
 
@@ -32,10 +38,10 @@ class Spilled:
     """
 
     key: str
-    digest: str
-    size: int
-    in_answer: int
-    stored_at: int
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    size: Count
+    in_answer: Count
+    stored_at: Instant
 
     @property
     def needs_link(self) -> bool:
@@ -53,18 +59,18 @@ class Item:
 
     task: Task
     status: Status
-    generation: int
-    created_at: int
-    updated_at: int
-    completed_at: int | None = None
-    expires_at: int | None = None
-    submitted_at: int | None = None
-    resubmits: int = 0
-    turn: int = 0
+    generation: Generation
+    created_at: Instant
+    updated_at: Instant
+    completed_at: Instant | None = None
+    expires_at: Instant | None = None
+    submitted_at: Instant | None = None
+    resubmits: Count = 0
+    turn: Count = 0
     holder: str = ""
-    finished: int | None = None
-    crashes: int = 0
-    news: int = 0
+    finished: Count | None = None
+    crashes: Count = 0
+    news: Count = 0
     input_digest: str
     group: str = ""
     begun_by: str = field(default="", compare=False)
@@ -89,14 +95,19 @@ class Item:
         return self.expires_at is not None and self.expires_at <= now // 1000
 
 
-def parse(attributes: Any) -> Item | None:
-    """The item in DynamoDB's wire form, or None for none."""
-    if not attributes:
-        return None
-    attributes = attributes | attributes.get("attempt", {"M": {}})["M"]
-    known = {name: _plain(value) for name, value in attributes.items() if name in Item.__slots__}
-    known |= {name: _unpacked(known[name]) for name in MAX_VALUE_BYTES if name in known}
-    return Item(task=Task.from_id(attributes["task_id"]["S"]), **known)
+class Failure(TypedDict):
+    """What stands in `error`."""
+
+    reason: str
+    error: Json
+    refused: NotRequired[bool]
+
+
+class Attempt(TypedDict):
+    """What stands in `attempt`."""
+
+    submitted_at: NotRequired[Instant]
+    resubmits: NotRequired[Count]
 
 
 def packed(value: Json, name: str) -> str | bytes:
@@ -135,22 +146,3 @@ def open_key(task: Task) -> str:
 def open_keys(provider: str) -> list[str]:
     """Every index key of a provider."""
     return [f"{provider}#{shard}" for shard in range(SHARDS)]
-
-
-def _plain(attribute: dict[str, Any]) -> Any:
-    """The value of one attribute in DynamoDB's wire form."""
-    [(kind, value)] = attribute.items()
-    match kind:
-        case "N":
-            return int(value)
-        case "SS":
-            return frozenset(value)
-        case "M":
-            return {name: _plain(one) for name, one in value.items()}
-    return value
-
-
-def _unpacked(stored: Any) -> Json:
-    if isinstance(stored, dict):
-        return Spilled(**stored)
-    return loads(gzip.decompress(stored) if isinstance(stored, bytes) else stored, max_depth=OWN_DEPTH)

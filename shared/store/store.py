@@ -3,7 +3,8 @@
 Every write is conditional on the generation, so the first writer wins and a late one changes nothing. Within one, what
 a holder (`by`) saves or fails is conditional on its turn, too (`turns.py`); who completes it has the data, and needs no
 turn. Instants are epoch milliseconds, but `expires_at`, DynamoDB's TTL, which is epoch seconds. JSON values are text
-(`item.py`). Every method raises StoreUnavailable when DynamoDB does not serve it.
+(`item.py`). Every method raises StoreUnavailable when DynamoDB does not serve it, and ItemUnreadable where it
+meets an item that is damaged; `mend` is for those.
 """
 
 import secrets
@@ -13,11 +14,13 @@ from typing import Any, TypeAlias
 
 from shared.bounds import cut
 from shared.codec import Json
+from shared.errors import ItemUnreadable
 from shared.logs import log
 from shared.record import Record
 from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_keys, packed
+from shared.store.rows import parse, parse_row, read
 from shared.store.spill import Spill
-from shared.store.table import Superseded, Table
+from shared.store.table import Superseded, Table, unchanged
 from shared.store.turns import Holder, held, take_over
 from shared.task import Task
 
@@ -185,13 +188,37 @@ class Store:
         """End the generation because nobody wants it any more."""
         return self._end(task, generation, now, {"status": "cancelled"})
 
-    def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
+    def mend(self, task: Task, now: int) -> Item | None:
+        """Cancel whatever stands there of a task whose item cannot be read, and keep of it what can be read.
+
+        The item as it is then, or as it is by now where it can be read; None: it is gone or changed meanwhile.
+        """
+        attributes = self.table.attributes(task)
+        known, faulty = read(attributes)
+        if not faulty or not attributes:
+            return parse(attributes)
+        lacking = {"generation": now, "created_at": now, "input": "{}"}
+        sets = {name: value for name, value in lacking.items() if name in faulty} | self._ended(now)
+        sets |= {"status": "cancelled", "input_digest": digest(known.get("input", {}))}
+        removed = sorted({"open", "notify", *faulty} - sets.keys())
+        expression = f"SET {_assigned(sets)} REMOVE {', '.join(f'#{name}' for name in removed)}"
+        same, seen = unchanged(attributes, ("generation", "status", "updated_at"))
+        written = self.table.update(task, expression, same, sets | seen, read_back=True)
+        return written if isinstance(written, Item) else None
+
+    def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int] | ItemUnreadable]:
         """(task, generation) of every open item of a provider that was last written before the instant `before`."""
         keys = open_keys(provider)
         turn = before // 60_000 % len(keys)  # after a run that does not reach the end, the next begins elsewhere
         for key in keys[turn:] + keys[:turn]:
             for row in self.table.open_items(key, before):
-                yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
+                try:
+                    yield parse_row(row, provider)
+                except ItemUnreadable as error:
+                    yield error
+
+    def _ended(self, now: int) -> dict[str, Any]:
+        return {"completed_at": now, "updated_at": now, "expires_at": now // 1000 + self.retention_seconds}
 
     def _end(
         self,
@@ -206,8 +233,7 @@ class Store:
         read_back: bool = True,
     ) -> Ended:
         """End a pending generation."""
-        expires_at = now // 1000 + self.retention_seconds
-        sets = {"completed_at": now, "updated_at": now, "expires_at": expires_at, **sets}
+        sets = self._ended(now) | sets
         expression = f"SET {_assigned(sets)} REMOVE #open, #notify{removes}"
         return self.table.change(task, generation, expression, sets | (values or {}), further, read_back=read_back)
 

@@ -1,16 +1,17 @@
 """The table in DynamoDB: what it answers as attributes, and its errors as ours, StoreUnavailable above all."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from boto3.dynamodb.types import TypeSerializer
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.errors import StoreTooLarge, StoreUnavailable, StoreUnreachable
 from shared.store.clock import Clock
-from shared.store.item import Item, parse
+from shared.store.item import Item
+from shared.store.rows import parse
 from shared.task import Task
 
 if TYPE_CHECKING:
@@ -41,9 +42,14 @@ class Table:
             self.get(Task("", ""))
 
     def get(self, task: Task) -> Item | None:
-        """A task's item, read consistently; None if there is none."""
+        """A task's item, read consistently; None if there is none. Raises ItemUnreadable, as all that read one do."""
+        return parse(self.attributes(task))
+
+    def attributes(self, task: Task) -> dict[str, Any]:
+        """The same as it stands there, in DynamoDB's wire form; empty if there is none."""
         key = {"task_id": {"S": task.id}}
-        return parse(self._guarded(self.client.get_item, Key=key, ConsistentRead=True).get("Item"))
+        item: dict[str, Any] = self._guarded(self.client.get_item, Key=key, ConsistentRead=True).get("Item", {})
+        return item
 
     def update(
         self, task: Task, expression: str, condition: str, values: dict[str, Any], *, read_back: bool
@@ -58,7 +64,7 @@ class Table:
             Key={"task_id": {"S": task.id}},
             UpdateExpression=expression,
             ConditionExpression=condition,
-            ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", expression + condition)},
+            ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", f"{expression} {condition}")},
             ExpressionAttributeValues=_wired(values),
             ReturnValues="ALL_NEW" if read_back else "NONE",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
@@ -111,6 +117,13 @@ class Table:
     def _hear(self, reply: Any, sent_at: int) -> None:
         if self.clock:
             self.clock.hear(reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}), sent_at)
+
+
+def unchanged(attributes: dict[str, Any], names: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The condition that these attributes of an item are still as they stand there, and the values that it needs."""
+    there = {name: TypeDeserializer().deserialize(attributes[name]) for name in names if name in attributes}
+    same = (f"#{name} = :seen_{name}" if name in there else f"attribute_not_exists(#{name})" for name in names)
+    return " AND ".join(same), {f"seen_{name}": value for name, value in there.items()}
 
 
 def _wired(values: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shared.codec import OWN_DEPTH, loads
-from shared.errors import RecordError, StoreTooLarge, StoreUnavailable, StoreUnreachable
+from shared.errors import ItemUnreadable, RecordError, StoreTooLarge, StoreUnavailable, StoreUnreachable
 from shared.logs import facts, log
 from shared.outcome import Completed, Failed, Pending
 from shared.provider import Finding
@@ -51,6 +51,8 @@ class Worker:
             return Settlement(
                 turn.hold, delay_seconds=self.keeper.spread(turn.hold, STORE_RETRY_SECONDS), store_away=away
             )
+        except ItemUnreadable as error:
+            return _unreadable(turn.hold, error)
         except Exception:
             log.exception("attempt broke", extra=facts(turn.hold))
             return self._broken(claimed, turn)
@@ -141,6 +143,14 @@ class Worker:
                 return record
             retry = self.parts.providers[turn.hold.task.provider].delays.retry
             return self.keeper.keep(turn, record, retry(record, self.parts.clock(), Reason.BROKEN))
+        except ItemUnreadable as error:
+            return _unreadable(turn.hold, error)
         except Exception:
             log.exception("attempt broke twice", extra=facts(turn.hold))
             return Settlement(turn.hold, delay_seconds=self.keeper.spread(turn.hold, UNREADABLE_SECONDS))
+
+
+def _unreadable(hold: Hold, error: ItemUnreadable) -> Settlement:
+    """The settlement of a task whose item is damaged: it waits for a person, and nobody is asked about it meanwhile."""
+    log.error("item unreadable", extra=facts(hold) | error.facts)
+    return Settlement(hold, "buried", "buried")

@@ -10,13 +10,13 @@ import pytest
 from redis.crc import key_slot
 
 from shared import wiring
-from shared.errors import QueueUnavailable
-from shared.queue import Add, Claim, Hold, Queue, Release, client, cluster
+from shared.errors import QueueUnavailable, QueueUnreachable
+from shared.queue import Add, Claim, End, Hold, Queue, Settle, client, cluster
 from shared.task import Task
 
 READ_SECONDS = 0.2
 """What a test waits for a reply that never comes."""
-NOTHING_DUE = b"*3\r\n:-1\r\n:0\r\n:0\r\n"
+NOTHING_DUE = b"*5\r\n:-1\r\n:0\r\n:0\r\n:0\r\n*0\r\n"
 SCRIPTS = (b"EVALSHA", b"EVAL", b"ZSCAN", b"ZCOUNT")
 SCHEMES = ("redis", "redis-cluster")
 MINIMUM = "Redis 6.2 or newer, or Valkey, is needed"
@@ -152,7 +152,7 @@ def claim(queue: Queue) -> Claim:
     return queue.claim("example", limit=1, lease_seconds=30, token="t")
 
 
-@pytest.mark.parametrize("verb", ["claim", "add", "complete", "release", "bury", "forget", "hasten", "look", "dead"])
+@pytest.mark.parametrize("verb", ["claim", "add", "settle", "end", "hasten", "look", "dead", "mend"])
 def test_no_call_waits_for_two_replies(scripted: Scripted, verb: str) -> None:
     redis, queue = scripted(b"")
     task = Task("example", "a")
@@ -160,22 +160,21 @@ def test_no_call_waits_for_two_replies(scripted: Scripted, verb: str) -> None:
     calls: dict[str, Callable[[], object]] = {
         "claim": lambda: claim(queue),
         "add": lambda: queue.add([Add(task, 1, "{}")], token="t"),
-        "complete": lambda: queue.complete([hold]),
-        "release": lambda: queue.release([Release(hold, 0, None)]),
-        "bury": lambda: queue.bury([hold]),
-        "forget": lambda: queue.forget([(task, 1)]),
+        "settle": lambda: queue.settle([Settle(hold, "waiting")]),
+        "end": lambda: queue.end([End(task, 1, "dropped")]),
         "hasten": lambda: queue.hasten([(task, 1)]),
         "look": lambda: queue.look([task]),
         "dead": lambda: queue.members("example", "dead"),
+        "mend": lambda: queue.mend("example"),
     }
-    with pytest.raises(QueueUnavailable, match="Timeout"):
+    with pytest.raises(QueueUnreachable, match="Timeout"):
         calls[verb]()
     assert len(redis.calls) == 1
 
 
 def test_a_call_whose_connection_breaks_is_repeated_once_and_no_more(scripted: Scripted) -> None:
     redis, queue = scripted(None)
-    with pytest.raises(QueueUnavailable):
+    with pytest.raises(QueueUnreachable):
         claim(queue)
     assert len(redis.calls) == 2
 
@@ -189,7 +188,7 @@ def test_a_call_whose_connection_breaks_once_succeeds(scripted: Scripted) -> Non
 @pytest.mark.promise("ends", "scripts that Redis has forgotten and connections that were cut cost nothing")
 def test_a_connection_that_was_cut_while_idle_costs_nothing(scripted: Scripted) -> None:
     redis, queue = scripted(NOTHING_DUE)
-    assert claim(queue) == Claim((), None, suspects=False, expired=0)
+    assert claim(queue) == Claim((), None, once=False, often=False, expired=0)
     assert len(redis.calls) == 1
     redis.hang_up()
     assert claim(queue).tasks == ()
@@ -208,7 +207,7 @@ def test_where_nobody_listens_it_is_unavailable(queue_of: Callable[[str], Queue]
         port = listener.getsockname()[1]
     queue = queue_of(f"{scheme}://somebody:secret@127.0.0.1:{port}/0")
     for _ in range(2):
-        with pytest.raises(QueueUnavailable, match=f"Redis at 127.0.0.1:{port}: ConnectionError") as found:
+        with pytest.raises(QueueUnreachable, match=f"Redis at 127.0.0.1:{port}: ConnectionError") as found:
             claim(queue)
         assert "secret" not in str(found.value)
 
@@ -241,7 +240,7 @@ def test_no_call_has_more_words_than_elasticache_serverless_takes(scripted: Scri
     tasks = [Task("example", f"{number}") for number in range(1000)]
     calls: list[Callable[[], object]] = [
         lambda: queue.add([Add(task, 1, "{}") for task in tasks], token="t"),
-        lambda: queue.release([Release(Hold(task, 1, "t"), 0, "{}") for task in tasks]),
+        lambda: queue.settle([Settle(Hold(task, 1, "t"), "waiting", 0, "{}") for task in tasks]),
     ]
     for call in calls:
         with pytest.raises(QueueUnavailable):

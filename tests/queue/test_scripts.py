@@ -11,14 +11,14 @@ from redis import Redis
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNLIMITED, Health, Limits
-from shared.queue import Add, End, Hold, Queue, Release
-from shared.queue.queue import _SCRIPTS
+from shared.queue import Add, Becomes, End, Hold, Queue, Settle, Which
+from shared.queue.queue import _PARTS
 from tests.support.desk import SETTLING, Desk, task
-from tests.support.keys import PREFIX, PROVIDER, key_of
+from tests.support.keys import PARTS, PREFIX, PROVIDER, key_of
 from tests.support.redis_servers import SERVERS
 
 HOUR = 3600.0
-VERBS = sorted(path.stem for path in _SCRIPTS.glob("*.lua") if path.stem != "prelude")
+VERBS = sorted(_PARTS)
 
 pytestmark = pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
 
@@ -27,29 +27,29 @@ pytestmark = pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
 def loaded(redis_client: "Redis", bare_queue: Queue) -> None:
     """The server knows the scripts, as it does after the first call."""
     for script in bare_queue._scripts.values():
-        redis_client.script_load(script.script)
+        redis_client.script_load(script)
 
 
 def every_verb(desk: Desk) -> dict[str, Callable[[], object]]:
     """A call of each script that does all that the script can do."""
-    hold = {name: desk.seed(name, lease_seconds=30) for name in ("complete", "release", "bury", "forget", "end")}
+    hold = {name: desk.seed(name, lease_seconds=30) for name in ("completed", "waiting", "buried", "forgotten", "end")}
     desk.seed("expired", lease_seconds=-5)
-    desk.seed("suspect", crashes=1)
-    desk.seed("due")
+    desk.seed("once", came_back=1)
+    desk.seed("often", came_back=2)
+    desk.seed("due", group="A")
+    desk.seed("with a job", group="A", has_job=True)
     desk.seed("dead", dead=True)
     desk.seed("later", due_seconds=60)
     newer = [Add(task(name), 2, "{}") for name in ("dead", "due")]
+    becomes: tuple[Becomes, ...] = ("completed", "waiting", "buried", "forgotten")
     return {
         "add": lambda: desk.queue.add([Add(task("new"), 1, "{}"), *newer], token="t"),
         "claim": lambda: desk.claim(limit=5),
-        "complete": lambda: desk.queue.complete([hold["complete"]]),
-        "release": lambda: desk.queue.release([Release(hold["release"], 5, "{}")]),
-        "bury": lambda: desk.queue.bury([hold["bury"]]),
-        "forget": lambda: desk.queue.forget([(task("forget"), 1), (task("dead"), 9)]),
+        "settle": lambda: desk.queue.settle([Settle(hold[name], name, 5, "{}") for name in becomes]),
         "end": lambda: desk.queue.end([End(task("end"), 1, "forgotten"), End(task("due"), 1, "buried")]),
         "hasten": lambda: desk.queue.hasten([(task("later"), 1)]),
         "look": lambda: desk.queue.look([task("due"), task("complete")], records=True),
-        "strays": lambda: desk.queue._call("strays", PROVIDER, (3, "0")),
+        "mend": lambda: desk.queue._call("mend", PROVIDER, (1, "0")),
     }
 
 
@@ -106,13 +106,18 @@ def test_every_call_is_one_round_trip(desk: Desk) -> None:
     assert [word for word in sent if word not in ("HELLO", "CLIENT")] == ["EVALSHA"] * len(VERBS)
 
 
-@pytest.mark.parametrize("suspect", [False, True])
-def test_what_a_claim_does_does_not_grow_with_the_tasks_that_are_not_due(desk: Desk, suspect: bool) -> None:
+WHICH = pytest.mark.parametrize(("which", "came_back"), [("ordinary", 0), ("once", 1), ("often", 2)])
+
+
+@WHICH
+def test_what_a_claim_does_does_not_grow_with_the_tasks_that_are_not_due(
+    desk: Desk, which: Which, came_back: int
+) -> None:
     def commands() -> int:
         for number in range(5):
-            desk.seed(f"due {number}", crashes=int(suspect))
+            desk.seed(f"due {number}", came_back=came_back)
         with watched(desk) as seen:
-            desk.claim(limit=5, suspect=suspect)
+            desk.claim(limit=5, which=which)
         return len(by_scripts(seen))
 
     few = commands()
@@ -124,32 +129,32 @@ def test_what_a_claim_does_does_not_grow_with_the_tasks_that_are_not_due(desk: D
 LIMITED = Limits(rate_seconds=0.001, burst=1000, parallel=900, open_jobs=3)
 
 
-@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("groups", [1, 30])
 @pytest.mark.parametrize("limits", [UNLIMITED, LIMITED], ids=["unlimited", "limited"])
-def test_what_a_claim_does_does_not_grow_with_what_is_due_beyond_what_it_sees(
-    desk: Desk, limits: Limits, grouped: bool
+def test_what_a_claim_does_does_not_grow_with_what_is_due_beyond_what_it_takes(
+    desk: Desk, limits: Limits, groups: int
 ) -> None:
-    """500 tasks are seen where there are groups, and as many again of the rest; else no more than are taken."""
-    group = "A" if grouped else ""
+    """Nothing is scanned: a call's work is that of what it takes, whatever waits."""
 
     def commands(backlog: int) -> int:
         client_of(desk).flushall()
         for number in range(3):
-            desk.seed(f"{number}", has_job=True, group=group)
-        desk.put([f"waits {number}" for number in range(backlog)], group=group)
+            desk.seed(f"{number}", has_job=True, group="0")
+        for group in range(groups):
+            desk.put([f"{group} waits {number}" for number in range(backlog // groups)], group=f"{group}")
         with watched(desk) as seen:
             desk.claim(limits, limit=3)
         return len(by_scripts(seen))
 
-    assert commands(6000) == commands(1300)
+    assert commands(6000) == commands(600)
 
 
-def test_limits_that_a_provider_does_not_have_cost_a_claim_two_looks_and_no_write(desk: Desk) -> None:
+def test_limits_that_a_provider_does_not_have_cost_a_claim_one_look_and_no_write(desk: Desk) -> None:
     desk.seed("a")
     with watched(desk) as seen:
         desk.claim(limit=3)
     others = {key_of(PROVIDER, part) for part in ("gate", "jobs", "groups")}
-    assert [command[0].upper() for command in by_scripts(seen) if others & set(command[1:2])] == ["EXISTS", "HMGET"]
+    assert [command[0].upper() for command in by_scripts(seen) if others & set(command[1:2])] == ["HMGET"]
 
 
 def test_without_limits_an_add_does_not_look_who_waits(desk: Desk) -> None:
@@ -158,8 +163,9 @@ def test_without_limits_an_add_does_not_look_who_waits(desk: Desk) -> None:
     def looks(limits: Limits) -> bool:
         with watched(desk) as seen:
             desk.begin("a", limits)
-        desk.queue.forget([(task("a"), 1)])
-        return any(command[0].upper() == "ZRANGEBYSCORE" for command in by_scripts(seen))
+        desk.end("dropped", "a")
+        queue = key_of(PROVIDER, "queue")
+        return any(command[:2] == ["ZCOUNT", queue] for command in by_scripts(seen))
 
     assert looks(Limits(parallel=2))
     assert not looks(UNLIMITED)
@@ -194,18 +200,33 @@ def test_a_full_server_still_drains(desk: Desk) -> None:
     desk.seed("expired", lease_seconds=-5)
     desk.seed("dead", dead=True)
     with full(desk):
-        completed, released, buried, forgotten = desk.hold()
-        assert desk.queue.complete([completed]) == [True]
-        assert desk.queue.release([Release(released, 60, '{"longer": "record"}')]) == [True]
-        assert desk.queue.bury([buried]) == [True]
-        assert desk.queue.forget([(forgotten.task, 1), (task("dead"), 1)]) == [True, True]
-        (suspect,) = desk.claim(limit=1, suspect=True).tasks
-        assert desk.queue.complete([suspect.hold]) == [True]
+        completed, waiting, buried, dropped = desk.hold()
+        rows = [
+            *(Settle(completed, "completed"), Settle(waiting, "waiting", 60, '{"longer": "record"}')),
+            Settle(buried, "buried"),
+        ]
+        assert desk.queue.settle(rows) == [True] * 3
+        assert desk.end("dropped", dropped.task.name) + desk.end("forgotten", "dead") == [True, True]
+        (again,) = desk.hold(which="once")
+        assert desk.end("forgotten", "expired") == [True]
+        assert desk.settle("waiting", again) == [False]
         assert desk.queue.members(PROVIDER, "dead") == [buried.task]
-    assert desk.state() == {"due 1": ("waiting", 1), "due 2": ("dead", 1)}
+    assert desk.state() == {waiting.task.name: ("waiting", 1), buried.task.name: ("dead", 1)}
 
 
-@pytest.mark.parametrize("verb", SETTLING)
+@pytest.mark.promise("ends", "a Redis at maxmemory refuses new tasks and still releases those it has")
+def test_a_full_server_puts_into_line_what_another_release_left_and_mends(desk: Desk) -> None:
+    for number in range(300):
+        desk.seed(f"{number:03}", in_line=False, due_seconds=-400 + number)
+    with full(desk):
+        assert desk.take(limit=2) == ["000", "001"]
+        assert desk.queue.mend(PROVIDER) == []
+        assert desk.settle("waiting", Hold(task("000"), 1, "worker"), delay=0) == [True]
+        assert desk.queue.hasten([(task("299"), 1)]) == [False]
+        assert len(desk.take(limit=200)) == 200
+
+
+@pytest.mark.parametrize("becomes", SETTLING)
 @pytest.mark.parametrize(
     "health",
     [
@@ -215,31 +236,40 @@ def test_a_full_server_still_drains(desk: Desk) -> None:
     ],
     ids=["pause", "well", "troubles"],
 )
-def test_a_full_server_hears_how_the_provider_is_though_nothing_is_held(desk: Desk, verb: str, health: Health) -> None:
+def test_a_full_server_hears_how_the_provider_is_though_nothing_is_held(
+    desk: Desk, becomes: Becomes, health: Health
+) -> None:
     with full(desk):
-        assert desk.settle(verb, Hold(task("lost"), 1, "t"), health=health) == [False]
+        assert desk.settle(becomes, Hold(task("lost"), 1, "t"), health=health) == [False]
     assert ("until" in desk.parts()["gate"]) == (not health.well)
 
 
-def test_a_full_server_still_drains_under_limits_and_in_groups(desk: Desk) -> None:
+def test_a_full_server_still_drains_under_limits_and_in_groups_and_slowly(desk: Desk) -> None:
     for number in range(3):
         desk.seed(f"{number}", has_job=True, group="A", due_seconds=-5)
     desk.put([f"waits {number}" for number in range(1300)], group="A")
-    desk.write("jobs", "ghost", "")
+    desk.write("gate", "slow", "3")
     with full(desk):
         holds = desk.hold(LIMITED)
         assert desk.hold(LIMITED) == []
         well = Health(well=frozenset(hold.task.name for hold in holds))
-        assert desk.queue.complete(holds, well) == [True] * 3
+        assert desk.settle("completed", *holds, health=well) == [True] * 3
         assert len(desk.hold(LIMITED)) == 3
 
 
-@pytest.mark.parametrize("suspect", [False, True])
-def test_a_full_server_gives_out_tasks_though_no_lease_has_expired(desk: Desk, suspect: bool) -> None:
-    desk.seed("a", crashes=int(suspect))
+@WHICH
+def test_a_full_server_gives_out_tasks_though_no_lease_has_expired(desk: Desk, which: Which, came_back: int) -> None:
+    desk.seed("a", came_back=came_back)
     with full(desk):
-        (claimed,) = desk.claim(limit=1, suspect=suspect).tasks
-    assert claimed.hold == Hold(task(), 1, "worker")
+        (claimed,) = desk.claim(limit=1, which=which).tasks
+    assert claimed.hold == Hold(task(), 1, "worker", 1)
+
+
+def test_a_full_server_takes_back_what_a_claim_without_reply_took(desk: Desk) -> None:
+    desk.seed("a", group="A")
+    desk.claim(token="lost")
+    with full(desk):
+        assert desk.take(token="next", lost_token="lost") == ["a"]
 
 
 @pytest.mark.promise("ends", "scripts that Redis has forgotten and connections that were cut cost nothing")
@@ -254,16 +284,6 @@ def test_scripts_that_the_server_has_forgotten_are_loaded_again(desk: Desk) -> N
 def test_nothing_that_lives_has_a_ttl(desk: Desk) -> None:
     for call in every_verb(desk).values():
         call()
-    assert {key_of(PROVIDER, part) for part in ("queue", "leases", "state", "tasks", "dead")} == desk.keys.dump().keys()
+    gone = ("gate", "served", "job_lines", "job_ring")
+    assert desk.keys.dump().keys() == {key_of(PROVIDER, part) for part in PARTS if part not in gone}
     assert desk.keys.lasting()
-
-
-def test_a_claim_of_a_suspect_looks_at_the_first_ten_thousand_due_tasks_and_no_further(desk: Desk) -> None:
-    desk.seed("suspect", crashes=1)
-    desk.put([f"task {i}" for i in range(10_050)])
-    desk.rewind(3600)
-    desk.seed("suspect", crashes=1, due_seconds=-1)
-    assert desk.claim(limit=1, suspect=True).tasks == ()
-    desk.queue.complete([one.hold for one in desk.claim(limit=100).tasks])
-    (found,) = desk.claim(limit=1, suspect=True).tasks
-    assert found.hold.task.name == "suspect"

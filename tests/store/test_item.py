@@ -11,17 +11,8 @@ from shared.bounds import BOUNDS
 from shared.codec import MAX_DEPTH, dumps
 from shared.errors import StoreTooLarge
 from shared.store import Item
-from shared.store.item import (
-    MAX_NOTIFY,
-    MAX_VALUE_BYTES,
-    SHARDS,
-    compressed,
-    digest,
-    open_key,
-    open_keys,
-    packed,
-    parse,
-)
+from shared.store.item import MAX_NOTIFY, MAX_VALUE_BYTES, SHARDS, compressed, digest, open_key, open_keys, packed
+from shared.store.rows import parse
 from shared.task import Task
 from tests.support.items import pending_item
 
@@ -34,6 +25,7 @@ ATTRIBUTES: dict[str, Any] = {
     "updated_at": {"N": "2000"},
     "input_digest": {"S": "d"},
     "input": {"S": "{}"},
+    "open": {"S": "example#0"},
 }
 
 

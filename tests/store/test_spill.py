@@ -25,7 +25,8 @@ from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.settings import Settings
 from shared.store import Ended, Item, Store, Superseded, Table
 from shared.store import spill as module
-from shared.store.item import LINK_ABOVE_BYTES, MAX_VALUE_BYTES, Spilled, checked, compressed, parse
+from shared.store.item import LINK_ABOVE_BYTES, MAX_VALUE_BYTES, Spilled, checked, compressed
+from shared.store.rows import parse
 from shared.store.spill import LINK_SECONDS, Link, Spill
 from shared.task import Task
 from tests.conftest import BUCKET, RETENTION_SECONDS, TABLE
@@ -57,6 +58,7 @@ BARE: dict[str, Any] = {
     "task_id": {"S": TASK.id},
     "status": {"S": "completed"},
     "input_digest": {"S": ""},
+    "input": {"S": "{}"},
     **{name: {"N": "7"} for name in ("generation", "created_at", "updated_at")},
 }
 """An item without data."""

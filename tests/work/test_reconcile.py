@@ -16,6 +16,7 @@ from shared.work import reconcile
 from shared.work.keeper import record_of
 from shared.work.reconcile import STOP_SECONDS, Reconciler
 from tests.support.backend import Backend
+from tests.support.damage import DAMAGES, SECRET, damage_item
 from tests.support.redis_servers import ALONE_AND_CLUSTER
 from tests.support.simulator import EXAMPLE, provider_at
 
@@ -131,10 +132,12 @@ def test_what_redis_holds_in_this_generation_or_a_higher_one_is_left_as_it_is(
 ) -> None:
     item = repairs.begun()
     repairs.seed("a", generation=item.generation + ahead, **where)
+    if ahead:
+        repairs.store.cancel(item.task, item.generation, repairs.clock())
+        repairs.begin(item.task)
+        stale = [(item.task, item.generation)]
+        repairs.patch.setattr(repairs.store, "open_since", lambda name, _: iter(stale if name == "example" else []))
     if where is DEAD:  # else the dead letter would be taken for one of an earlier failure
-        if ahead:
-            repairs.store.cancel(item.task, item.generation, repairs.clock())
-            repairs.begin(item.task)
         repairs.store.fail(item.task, item.generation + ahead, FAILURE, repairs.clock())
     before = repairs.bench.parts()
     assert "requeued" not in repairs.run()["example"]
@@ -263,6 +266,56 @@ def test_a_dead_letter_that_another_run_has_just_forgotten_is_counted_and_said_t
     repairs.seed("b", dead=True)
     assert repairs.run()["example"] == {"forgotten": 1}
     assert [(line.message, vars(line)["task"]) for line in caplog.records] == [("forgotten", "b")]
+
+
+# --- items that are damaged
+
+
+@pytest.mark.promise("faults", "an item that is damaged: reported by its key, and nobody else's trouble")
+def test_an_item_that_is_damaged_is_reported_and_all_others_come_back(
+    repairs: Repairs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C4."""
+    damaged_ones = {f"{number}": damage for number, damage in enumerate(DAMAGES)}
+    for name in (*damaged_ones, *"abcdefghij"):
+        repairs.begun(name, age_seconds=0)
+    for name, damage in damaged_ones.items():
+        damage_item(repairs.dynamodb_client, Task("example", name), damage)
+    repairs.clock.advance(3600)
+    tally = repairs.run()
+    unlisted = {name for name, damage in damaged_ones.items() if DAMAGES[damage][1].keys() & {"open", "updated_at"}}
+    listed = damaged_ones.keys() - unlisted
+    assert tally["example"] == {"seen": 10 + len(listed), "unreadable": len(listed), "requeued": 10}
+    assert tally["coin"] == {"seen": 1, "unreadable": 1}  # its index has a task of the other
+    assert repairs.state().keys() == set("abcdefghij")
+    said = {vars(line)["task_id"]: vars(line)["attribute"] for line in caplog.records if line.levelname == "ERROR"}
+    keys = {f"example/{name}": DAMAGES[damaged_ones[name]][0] for name in listed}
+    foreign = f"example/{list(DAMAGES).index('open of another provider')}"
+    assert said == keys | {foreign: "open"}
+    assert {line.message for line in caplog.records if line.levelname == "ERROR"} == {"item unreadable"}
+    assert SECRET not in repr([vars(line) for line in caplog.records])
+
+
+@pytest.mark.parametrize("where", [{"due_seconds": 60}, {"dead": True}], ids=["waiting", "dead"])
+def test_what_redis_has_of_a_damaged_item_is_left_and_reported_once_a_run(
+    repairs: Repairs, where: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    item = repairs.begun()
+    damage_item(repairs.dynamodb_client, item.task, "partial cut")
+    repairs.seed("a", generation=item.generation, **where)
+    before = repairs.bench.parts()
+    unread = 1 if "dead" in where else 0  # what Redis has just as the index lists it costs no read
+    assert repairs.run()["example"].get("unreadable", 0) == unread == len(caplog.records)
+    assert repairs.bench.parts() == before
+
+
+def test_a_row_that_names_no_task_is_reported_too(repairs: Repairs, caplog: pytest.LogCaptureFixture) -> None:
+    row: Any = {"open": {"S": "example#3"}, "updated_at": {"N": "1"}, "generation": {"N": "7"}}
+    for task_id in ("example/a\x07", "no task", "coin/a"):
+        repairs.dynamodb_client.put_item(TableName="meanwhile", Item=row | {"task_id": {"S": task_id}})
+    repairs.begun("sound")
+    assert repairs.run() == {"coin": {}, "example": {"seen": 4, "unreadable": 3, "requeued": 1}}
+    assert {vars(line).get("task_id") for line in caplog.records} >= {"example/a\x07", "no task", "coin/a"}
 
 
 # --- again, at once, in time, and when others are away

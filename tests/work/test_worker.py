@@ -24,6 +24,7 @@ from shared.work.settle import Settlement
 from shared.work.turn import Turn
 from shared.work.worker import UNREADABLE_SECONDS, Worker
 from tests.support.backend import Backend
+from tests.support.damage import SECRET, damage_item, some_damage
 from tests.support.parts import parts_of
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, JOB, Said, Simulator, completed, pending, refused, says
 
@@ -252,6 +253,47 @@ def test_no_provider_is_told_to_cancel_what_ended_otherwise(desk: Desk, how: str
     desk.begin("job")
     desk.work(pending(id="j-9").after(lambda: desk.end(how)))
     assert desk.simulator.calls() == ["POST /jobs"]
+
+
+# --- an item that is damaged (C4)
+
+
+@some_damage
+def test_a_task_whose_item_is_damaged_waits_for_a_person_and_nobody_is_asked(
+    desk: Desk, dynamodb: "DynamoDBClient", damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.begin("job")
+    damage_item(dynamodb, desk.begun.task, damage)
+    settlement = desk.work()
+    assert (settlement.verb, settlement.counts_as) == ("bury", "buried")
+    assert desk.simulator.calls() == []
+    assert [line.message for line in caplog.records] == ["item unreadable"]
+    assert SECRET not in repr(vars(caplog.records[0]))
+
+
+def test_a_damaged_item_does_not_end_a_job_whose_record_is_sound(desk: Desk, dynamodb: "DynamoDBClient") -> None:
+    desk.begin("job")
+    settlement = desk.work(pending(id="j"))
+    damage_item(dynamodb, desk.begun.task, "partial cut")
+    assert desk.again(settlement, pending({"a": 1}, id="j")).verb == "release"
+    assert desk.item.partial == {"a": 1}
+
+
+def test_where_a_result_cannot_be_written_to_a_damaged_item_nobody_is_asked_again(
+    desk: Desk, dynamodb: "DynamoDBClient"
+) -> None:
+    desk.begin("job")
+    settlement = desk.work(pending(id="j"))
+    damage_item(dynamodb, desk.begun.task, "generation a text")
+    assert desk.again(settlement, pending({"a": 1}, id="j")).verb == "bury"
+
+
+def test_so_it_is_where_the_attempt_breaks_and_what_it_knew_cannot_be_written(
+    desk: Desk, dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage_item(dynamodb, desk.begun.task, "generation a text")
+    monkeypatch.setattr(Provider, "attempt", Mock(side_effect=ZeroDivisionError))
+    assert desk.work(record=desk.record(outputs={"id": "j"})).verb == "bury"
 
 
 # --- writing only what changed

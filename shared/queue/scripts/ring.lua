@@ -119,7 +119,7 @@ local function go_round(round)
 end
 
 -- Those that came back go without a turn, the oldest first; where slots are short, those without a job do not hide
--- those with one, of which one call sees up to MOST.
+-- those with one.
 local function take_back(round, place)
   local line, of, names, dues = new_line(place), {}, {}, {}
   local function see(name, due)
@@ -131,9 +131,9 @@ local function take_back(round, place)
   confirm(round, of, names, names, dues)
   if round.slots < #names then
     of, names, dues = {}, {}, {}
-    local some = redis.call('SRANDMEMBER', jobs, MOST)
-    for i, due in ipairs(call('ZMSCORE', place, some)) do
-      if due and tonumber(due) <= now and not round.seen[some[i]] then see(some[i], due) end
+    range = redis.call('ZINTER', 2, place, jobs, 'WEIGHTS', 1, 0, 'WITHSCORES')
+    for i = 1, math.min(#range, 2 * round.allowed), 2 do
+      if tonumber(range[i + 1]) <= now and not round.seen[range[i]] then see(range[i], range[i + 1]) end
     end
     confirm(round, of, names, names, dues)
   end
