@@ -112,7 +112,7 @@ class Queue:
         tasks = []
         for name, generation, turn, came_back, record in zip(*[iter(rest)] * 5, strict=True):
             known = self._tasks(provider, [name])
-            tasks += [Claimed(Hold(task, int(generation), token, turn), came_back, record) for task in known]
+            tasks += [Claimed(Hold(task, int(generation), token, turn), int(came_back), record) for task in known]
         for name in junk:
             log.error("state unreadable", extra={"provider": provider, "task": repr(name)})
         return Claim(tuple(tasks), None if wait_ms < 0 else wait_ms / 1000, bool(once), bool(often), expired)
@@ -205,6 +205,13 @@ class Queue:
             return call()
         except TROUBLE as error:
             raise unavailable(error, self._client) from error
+
+
+def _told(rows: Sequence[Row]) -> Row:
+    """Rows as `rows` in the scripts reads them: field by field, and once what is the same in all."""
+    columns = [column[:1] if len(set(column)) == 1 else column for column in zip(*rows, strict=True)]
+    letters = "".join("e" if len(column) > 1 else "s" for column in columns)
+    return len(rows), letters, *chain.from_iterable(columns)
 
 
 def _told(rows: Sequence[Row]) -> Row:
