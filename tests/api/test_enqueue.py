@@ -117,7 +117,7 @@ def test_a_provider_with_errors_is_asked_again_later_and_the_user_is_told_what_i
     front.ask(provider="impatient")
     item = front.item(provider="impatient")
     front.store.complete(item.task, item.generation, WHOLE, front.clock())
-    front.queue.forget([(item.task, item.generation)])
+    front.queue.end([End(item.task, item.generation, "dropped")])
     front.simulator.say(error)
     answer = front.ask(provider="impatient", max_age=0)
     assert (answer.status, answer.body["status"], answer.body["data"]) == (202, "pending", WHOLE)
@@ -289,9 +289,9 @@ class Timed(Worker):
         super().__init__(front.parts(front.providers))
         self.seconds: list[float] = []
 
-    def attempt(self, hold: Hold, record: Record, seconds: float, *, inline: bool = False) -> Settlement:
-        self.seconds.append(seconds)
-        return super().attempt(hold, record, seconds, inline=inline)
+    def attempt(self, turn: Turn, record: Record, *, taken_over: bool = False) -> Settlement:
+        self.seconds.append(turn.seconds_left(self.instant()))
+        return super().attempt(turn, record, taken_over=taken_over)
 
 
 @pytest.mark.parametrize(
@@ -657,8 +657,8 @@ def test_a_redis_that_goes_away_while_the_provider_is_asked_leaves_the_task_to_i
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
     front.redis.away = False
     front.bench.rewind(31)
-    claim = front.queue.claim("example", limit=1, lease_seconds=30, token="worker", suspect=True)
-    assert [one.hold for one in claim.tasks] == [Hold(Task("example", "a"), answer.body["generation"], "worker")]
+    claim = front.queue.claim("example", limit=1, lease_seconds=30, token="worker", which="once")
+    assert [one.hold for one in claim.tasks] == [Hold(Task("example", "a"), answer.body["generation"], "worker", 2)]
 
 
 @pytest.mark.promise("ends", "202 is answered only once the task is in DynamoDB; without DynamoDB nothing is accepted")
@@ -706,7 +706,7 @@ class Died(BaseException):
 
 @pytest.mark.promise("ends", "wherever enqueue dies, either nothing was accepted or the task comes back")
 @pytest.mark.parametrize(
-    ("what", "step"), [("queue", "add"), ("provider", "attempt"), ("store", "save"), ("queue", "release")]
+    ("what", "step"), [("queue", "add"), ("provider", "attempt"), ("store", "save"), ("queue", "settle")]
 )
 def test_wherever_it_dies_the_task_is_accepted_or_not_there_and_comes_back(front: Front, what: str, step: str) -> None:
     where = {"queue": front.queue, "store": front.store, "provider": front.providers["job"]}[what]
@@ -719,9 +719,9 @@ def test_wherever_it_dies_the_task_is_accepted_or_not_there_and_comes_back(front
     reconcile(front)
     front.bench.rewind(200)
     claim = partial(front.queue.claim, "job", limit=1, lease_seconds=30, token="worker")
-    [claimed] = (*claim(suspect=True).tasks, *claim().tasks)
+    [claimed] = (*claim(which="once").tasks, *claim().tasks)
     assert claimed.hold.generation == front.item(provider="job").generation
-    assert front.worker.work(claimed, 5).verb == "release"
+    assert front.worker.work(claimed, front.worker.instant()).becomes == "waiting"
 
 
 def test_dying_before_anything_was_written_leaves_nothing(front: Front) -> None:
