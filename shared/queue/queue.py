@@ -214,13 +214,6 @@ def _told(rows: Sequence[Row]) -> Row:
     return len(rows), letters, *chain.from_iterable(columns)
 
 
-def _told(rows: Sequence[Row]) -> Row:
-    """Rows as `rows` in the scripts reads them: field by field, and once what is the same in all."""
-    columns = [column[:1] if len(set(column)) == 1 else column for column in zip(*rows, strict=True)]
-    letters = "".join("e" if len(column) > 1 else "s" for column in columns)
-    return len(rows), letters, *chain.from_iterable(columns)
-
-
 def _added(one: Add) -> Row:
     return one.group, int(one.has_job), one.turn, int(one.came_back)
 
