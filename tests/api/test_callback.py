@@ -192,20 +192,19 @@ def test_a_task_that_ends_while_it_is_asked_about_keeps_its_place_until_then_and
 
 
 @pytest.mark.parametrize(
-    ("payload", "becomes"), [({"status": "completed", "data": WHOLE}, "forgotten"), ({"status": "refused"}, "buried")]
+    ("payload", "left"),
+    [({"status": "completed", "data": WHOLE}, ""), ({"status": "refused"}, "dead")],
+    ids=["success", "failure"],
 )
-def test_whoever_claims_what_has_ended_under_a_worker_that_died_ends_it_without_asking(
-    hook: Hook, simulator: Simulator, payload: Any, becomes: str
+def test_what_has_ended_under_a_worker_that_died_ends_with_its_lease_and_is_given_to_nobody(
+    hook: Hook, payload: Any, left: str
 ) -> None:
-    hook.provider = simulator.provider(JOB | {"callback": SIGNED})
     hook.wait(due_seconds=0)
     hook.queue.claim("example", limit=1, lease_seconds=30, token="w")
     hook.call(payload)
     hook.bench.rewind(31)
-    (claimed,) = hook.queue.claim("example", limit=1, lease_seconds=30, token="v", which="once").tasks
-    worker = hook.receiver().worker
-    assert worker.work(claimed, worker.instant()).becomes == becomes
-    assert simulator.calls() == []
+    claim = hook.queue.claim("example", limit=1, lease_seconds=30, token="v")
+    assert (claim.tasks, claim.once, hook.state()) == ((), False, {TASK.name: (left, hook.generation)} if left else {})
 
 
 def test_a_signed_pending_payload_is_kept_and_does_not_move_the_task(hook: Hook) -> None:

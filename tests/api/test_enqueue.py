@@ -17,12 +17,13 @@ from shared.api.enqueue import RESERVE_SECONDS
 from shared.errors import BadRequest, Conflict, StoreUnavailable, Unavailable
 from shared.limits import Limits
 from shared.provider.language.polling import SPREAD
-from shared.queue import Add, Hold
+from shared.queue import Add, End, Hold
 from shared.record import Record
 from shared.store.item import MAX_NOTIFY
 from shared.task import Task
 from shared.work.reconcile import Reconciler
 from shared.work.settle import Settlement
+from shared.work.turn import Turn
 from shared.work.worker import Worker
 from tests.support.backend import Backend
 from tests.support.front import Front
@@ -166,7 +167,7 @@ def test_the_provider_has_the_first_answers_time_and_never_more_than_the_functio
     ask = front.providers[provider].attempt
 
     def noted(*arguments: Any, **options: Any) -> Any:
-        given.append(options["seconds"])
+        given.append(round(options["seconds"], 3))
         return ask(*arguments, **options)
 
     front.patch.setattr(front.providers[provider], "attempt", noted)
@@ -287,10 +288,11 @@ class Timed(Worker):
 
     def __init__(self, front: "Front") -> None:
         super().__init__(front.parts(front.providers))
+        self.keeper.monotonic = front.clock.monotonic
         self.seconds: list[float] = []
 
     def attempt(self, turn: Turn, record: Record, *, taken_over: bool = False) -> Settlement:
-        self.seconds.append(turn.seconds_left(self.instant()))
+        self.seconds.append(round(turn.seconds_left(self.instant()), 3))
         return super().attempt(turn, record, taken_over=taken_over)
 
 
@@ -545,7 +547,7 @@ def test_a_requests_own_attempt_after_a_pause_is_its_probe_and_a_good_answer_end
     front.ask()
     front.bench.rewind(60 * SPREAD)
     assert front.ask("b").status == 200
-    assert front.bench.parts()["gate"] == {}
+    assert front.bench.parts()["gate"] == {"slow": "2"}  # "a" waits
 
 
 def test_a_refusal_is_an_answer_too_and_ends_a_pause(front: Front) -> None:
@@ -553,7 +555,7 @@ def test_a_refusal_is_an_answer_too_and_ends_a_pause(front: Front) -> None:
     front.ask()
     front.bench.rewind(60 * SPREAD)
     assert front.ask("b").status == 422
-    assert front.bench.parts()["gate"] == {}
+    assert front.bench.parts()["gate"] == {"slow": "2"}
 
 
 def test_a_submit_whose_answer_is_lost_may_have_opened_a_job(front: Front) -> None:
