@@ -100,7 +100,8 @@ local function join(round, lanes)
   end
 end
 
--- One turn for each group, again and again; the last one that has any left takes all that there is room for.
+-- One turn for each group, again and again, unless some could not be read; the last one that has any left takes all that
+-- there is room for.
 local function go_round(round)
   join(round, round.slots > 0 and LANES or { WITH_JOB })
   local waiting, count, first = round.turns, math.ceil(round.allowed / math.max(1, #round.turns)) + 1, {}
@@ -114,7 +115,7 @@ local function go_round(round)
       if #round.taken == round.allowed then return end
       if serve(round, turn, each, count) == each then again[#again + 1] = turn end
     end
-    waiting = again
+    waiting = round.steps > 0 and again or {}
   end
 end
 
@@ -126,10 +127,10 @@ local function take_back(round, place)
     local at = #names + 1
     of[at], names[at], dues[at] = line, name, due_text(due)
   end
-  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, round.allowed)
+  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, MOST)
   for i = 1, #range, 2 do see(range[i], range[i + 1]) end
   confirm(round, of, names, names, dues)
-  if round.slots < #names then
+  if round.slots < round.allowed then
     of, names, dues = {}, {}, {}
     range = redis.call('ZINTER', 2, place, jobs, 'WEIGHTS', 1, 0, 'WITHSCORES')
     for i = 1, math.min(#range, 2 * round.allowed), 2 do
