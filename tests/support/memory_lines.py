@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Literal, TypeAlias
 
+from shared.queue import BATCH
 from tests.support.memory_parts import Parts, Scores
 
 Lane: TypeAlias = Literal["lines", "job_lines"]
@@ -137,15 +138,15 @@ class Round:
                     return
                 if self._serve(turn, each, count) == each:
                     again.append(turn)
-            waiting = again
+            waiting = again if self.steps > 0 else []
 
     def take_back(self, place: Literal["once", "often"]) -> None:
         """Those that came back go without a turn."""
         stand: Scores = getattr(self.parts, place)
         due = sorted((at, name) for name, at in stand.items() if at <= self.now_ms)
-        first = due[: self.allowed]
-        if self.slots < len(first):
-            first += [one for one in due[self.allowed :] if one[1] in self.parts.jobs]
+        first, rest = due[:BATCH], due[BATCH:]
+        if self.slots < self.allowed:
+            first += [one for one in rest if one[1] in self.parts.jobs]
         names = [name for at, name in first if self._is_true(name, due_text(at), place, name)]
         for name in names:
             has_job = name in self.parts.jobs
