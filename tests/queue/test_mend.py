@@ -10,9 +10,9 @@ from tests.support.desk import LEASE_SECONDS, Desk, task
 from tests.support.keys import PLACES, PROVIDER, RINGS, key_of, line_member
 from tests.support.redis_servers import SERVERS
 
-ONE_MORE: dict[str, dict[str, Any]] = dict(
-    lines={}, job_lines={"has_job": True}, once={"came_back": 1}, often={"came_back": 2}
-)
+ONE_MORE: dict[str, dict[str, Any]] = {
+    "lines": {}, "job_lines": {"has_job": True}, "once": {"came_back": 1}, "often": {"came_back": 2},
+}  # fmt: skip
 
 
 def standing(desk: Desk) -> int:
