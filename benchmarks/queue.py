@@ -111,7 +111,7 @@ def work_inline(bench: Bench) -> Handle:
     provider = Answers(rules, transport, Credentials(rules.security, lambda *_, **__: "", transport), Random(1))
     parts = Parts(Takes(), bench.queue, {"drained": provider}, Settings.from_environment({}), _now_ms)
     worker = Worker(parts)
-    return lambda tasks: settle(bench.queue, provider, [worker.work(claimed, 20) for claimed in tasks])
+    return lambda tasks: settle(bench.queue, provider, [worker.work(claimed, worker.instant()) for claimed in tasks])
 
 
 def bullmq_drains(bench: Bench, count: int, folder: Path) -> Work | None:

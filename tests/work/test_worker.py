@@ -265,7 +265,7 @@ def test_a_task_whose_item_is_damaged_waits_for_a_person_and_nobody_is_asked(
     desk.begin("job")
     damage_item(dynamodb, desk.begun.task, damage)
     settlement = desk.work()
-    assert (settlement.verb, settlement.counts_as) == ("bury", "buried")
+    assert (settlement.becomes, settlement.counts_as) == ("buried", "buried")
     assert desk.simulator.calls() == []
     assert [line.message for line in caplog.records] == ["item unreadable"]
     assert SECRET not in repr(vars(caplog.records[0]))
@@ -275,7 +275,7 @@ def test_a_damaged_item_does_not_end_a_job_whose_record_is_sound(desk: Desk, dyn
     desk.begin("job")
     settlement = desk.work(pending(id="j"))
     damage_item(dynamodb, desk.begun.task, "partial cut")
-    assert desk.again(settlement, pending({"a": 1}, id="j")).verb == "release"
+    assert desk.again(settlement, pending({"a": 1}, id="j")).becomes == "waiting"
     assert desk.item.partial == {"a": 1}
 
 
@@ -285,7 +285,7 @@ def test_where_a_result_cannot_be_written_to_a_damaged_item_nobody_is_asked_agai
     desk.begin("job")
     settlement = desk.work(pending(id="j"))
     damage_item(dynamodb, desk.begun.task, "generation a text")
-    assert desk.again(settlement, pending({"a": 1}, id="j")).verb == "bury"
+    assert desk.again(settlement, pending({"a": 1}, id="j")).becomes == "buried"
 
 
 def test_so_it_is_where_the_attempt_breaks_and_what_it_knew_cannot_be_written(
@@ -293,7 +293,7 @@ def test_so_it_is_where_the_attempt_breaks_and_what_it_knew_cannot_be_written(
 ) -> None:
     damage_item(dynamodb, desk.begun.task, "generation a text")
     monkeypatch.setattr(Provider, "attempt", Mock(side_effect=ZeroDivisionError))
-    assert desk.work(record=desk.record(outputs={"id": "j"})).verb == "bury"
+    assert desk.work(record=desk.record(outputs={"id": "j"})).becomes == "buried"
 
 
 # --- writing only what changed
