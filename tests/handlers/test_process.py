@@ -14,7 +14,7 @@ from shared import wiring
 from shared.errors import SettingsError
 from shared.task import Task
 from tests.support.api_events import Context, sample
-from tests.support.deployment import FILES, Deployment
+from tests.support.deployment import Deployment
 from tests.support.outage import Door
 from tests.support.simulator import BROKEN, DONE, PARTIAL, WHOLE, Said, pending, refused, says
 

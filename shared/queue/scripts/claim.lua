@@ -53,11 +53,11 @@ local expired = bring_back(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'WIT
 if lost ~= '' then bring_back(redis.call('ZREVRANGE', leases, 0, 10 * MOST, 'WITHSCORES'), false) end
 
 -- Where the lines' sizes differ from the main set's (another release was at work, or a server lost some), the oldest of
--- the main set line up, or where those do already, some from anywhere; reconcile compares all.
-local standing, size = 0, redis.call('ZCARD', queue)
-for _, key in ipairs({ leases, lines, job_lines, once, often }) do standing = standing + redis.call('ZCARD', key) end
-if size ~= standing then
-  for _, first in ipairs({ 0, now % math.max(1, size) }) do
+-- the main set line up; where those do already, the ones behind as many as do, or some from anywhere; `mend` compares all.
+local size, held, in_line = redis.call('ZCARD', queue), redis.call('ZCARD', leases), 0
+for _, key in ipairs({ lines, job_lines, once, often }) do in_line = in_line + redis.call('ZCARD', key) end
+if size ~= held + in_line then
+  for _, first in ipairs({ 0, in_line, now % math.max(1, size) }) do
     if catch_up(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'WITHSCORES', 'LIMIT', first, MOST)) > 0 then break end
   end
 end

@@ -98,12 +98,13 @@ local function join(round, lanes)
     local range = redis.call('ZRANGEBYSCORE', lane.ring, '-inf', '(' .. now + 1, 'WITHSCORES', 'LIMIT', 0, round.allowed)
     for i = 1, #range, 2 do
       local group, since = range[i], tonumber(range[i + 1])
-      local turn = turns[group]
-      if not turn then
-        turn = { group = group, since = since }
+      local turn, line = turns[group], new_line(lane, group)
+      if turn then
+        turn.since, turn[lane] = math.min(turn.since, since), line
+      else
+        turn = { group = group, since = since, served = false, [lane] = line }
         turns[group], turns[#turns + 1] = turn, turn
       end
-      turn.since, turn[lane] = math.min(turn.since, since), new_line(lane, group)
     end
     round.cut[lane] = #range == 2 * round.allowed
     if before > 0 and #range > 0 then -- a range is in order, two are not
@@ -112,7 +113,8 @@ local function join(round, lanes)
   end
 end
 
--- One turn for each group, again and again; the last one that has any left takes all that there is room for.
+-- One turn for each group, again and again, unless some could not be read; the last one that has any left takes all that
+-- there is room for.
 local function go_round(round)
   join(round, round.slots > 0 and LANES or { WITH_JOB })
   local waiting, count, first = round.turns, math.ceil(round.allowed / math.max(1, #round.turns)) + 1, {}
@@ -126,7 +128,7 @@ local function go_round(round)
       if #round.taken == round.allowed then return end
       if serve(round, turn, each, count) == each then again[#again + 1] = turn end
     end
-    waiting = again
+    waiting = round.steps > 0 and again or {}
   end
 end
 
@@ -138,10 +140,10 @@ local function take_back(round, place)
     local at = #names + 1
     of[at], names[at], dues[at] = line, name, due_text(due)
   end
-  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, round.allowed)
+  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, MOST)
   for i = 1, #range, 2 do see(range[i], range[i + 1]) end
   confirm(round, of, names, names, dues)
-  if round.slots < #names then
+  if round.slots < round.allowed then
     of, names, dues = {}, {}, {}
     range = redis.call('ZINTER', 2, place, jobs, 'WEIGHTS', 1, 0, 'WITHSCORES')
     for i = 1, math.min(#range, 2 * round.allowed), 2 do
@@ -160,22 +162,22 @@ end
 
 -- When each group that took part has its next turn: once its head is due, or behind all that wait.
 local function next_turns(round)
-  local last = now
+  local last, waits = now, {}
   for _, lane in ipairs(LANES) do
     local top = redis.call('ZREVRANGEBYSCORE', lane.ring, '(' .. now + 1, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    last = math.max(last, tonumber(top[2] or 0))
+    waits[lane], last = top[2], math.max(last, top[2] or 0)
   end
   for _, lane in ipairs(LANES) do
     local scores, none, elsewhere, behind = {}, {}, {}, {}
     for _, turn in ipairs(round.turns) do
       local line, at = turn[lane], turn.served and last + turn.served / 4096
-      local due = line and line.read > 0 and head(round, line, 1)
-      if due and due > NOW and due ~= NEVER then at = due end
-      if due == NEVER and line.is_read then
+      local due = line and line.read > 0 and head(round, line, 1) or NEVER
+      if due > NOW and due ~= NEVER then at = due end
+      if line and line.is_read and due == NEVER then
         none[#none + 1] = turn.group
       elseif line and at then
         scores[#scores + 1], scores[#scores + 2] = at, turn.group
-      elseif at then
+      elseif at and waits[lane] then
         elsewhere[#elsewhere + 1], behind[#behind + 1] = turn.group, at
       end
     end
