@@ -123,8 +123,7 @@ class _Check:
             match repair:
                 case "requeued" if item:
                     adds.append(self._add_of(item))
-                    if place.held_generation >= item.generation:  # else `add` replaces it
-                        replaced.append(End(task, place.generation, "forgotten"))
+                    replaced.append(End(task, place.generation, "forgotten"))  # whatever is left of it
                 case "buried" | "forgotten":
                     ends.append(End(task, place.generation, repair))
         if replaced:

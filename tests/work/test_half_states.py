@@ -158,9 +158,12 @@ def test_a_half_of_an_item_that_was_written_just_now_is_made_whole_if_redis_had_
 def test_what_may_be_on_its_way_to_redis_is_left_to_who_brings_it(halves: Halves, half: str) -> None:
     item = halves.item(half, "pending")
     halves.have(half, HALVES[half], item.generation + BEHIND)
-    before = halves.kept(half)
+    before = halves.bench.parts()
     assert halves.run() == {}
-    assert halves.kept(half) == before
+    mended = {"lines", "ring"}  # in which a task of the main set stands, however it came there
+    assert {name: part for name, part in halves.bench.parts().items() if name not in mended} == {
+        name: part for name, part in before.items() if name not in mended
+    }
     halves.bench.keys._client.flushall()  # type: ignore[attr-defined]
 
 
