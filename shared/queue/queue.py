@@ -186,14 +186,14 @@ class Queue:
                 tasks.append(Task(provider, name.decode()))
             except UnicodeDecodeError:
                 log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
-                self._call("end", provider, (name, _ANY_GENERATION, "dropped"))
+                self._call("end", provider, _told([(name, _ANY_GENERATION, "dropped")]))
         return tasks
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
         for batch in (rows[start : start + BATCH] for start in range(0, len(rows), BATCH)):
-            values = chain.from_iterable((task.name, *more) for task, *more in batch)
-            answers += self._call(verb, rows[0][0].provider, (*head, *values))
+            told = _told([(task.name, *more) for task, *more in batch])
+            answers += self._call(verb, rows[0][0].provider, (*head, *told))
         return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
@@ -232,6 +232,13 @@ class Queue:
 def _sha(script: str) -> str:
     """What a server calls a script that it knows."""
     return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+
+
+def _told(rows: Sequence[Row]) -> Row:
+    """Rows as `rows` in the scripts reads them: field by field, and once what is the same in all."""
+    columns = [column[:1] if len(set(column)) == 1 else column for column in zip(*rows, strict=True)]
+    letters = "".join("e" if len(column) > 1 else "s" for column in columns)
+    return len(rows), letters, *chain.from_iterable(columns)
 
 
 def _added(one: Add) -> Row:

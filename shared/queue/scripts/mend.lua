@@ -26,7 +26,7 @@ local function tidy(place, names)
     local _, _, _, back = parse(text)
     dues[i], backs[i] = tonumber(dues[i] or 0) > 0 and tonumber(dues[i]), back
   end
-  for _, member in ipairs(places(names, dues, backs)[place].members) do by_right[member] = true end
+  for _, member in ipairs((places(names, dues, backs)[place] or { members = {} }).members) do by_right[member] = true end
   for _, member in ipairs(members()) do
     if not by_right[member] then wrong[#wrong + 1] = member end
   end

@@ -17,16 +17,19 @@ local function call(verb, key, arguments)
   return redis.call(verb, key, unpack(arguments))
 end
 
--- What ARGV says of the tasks in a call, from `first` on: a row of these fields for each, as one list for each field.
+-- What ARGV says of the tasks in a call, as one list for each field: from `first` on how many tasks there are, a letter for
+-- each of these fields (`s`: the same for all, told once; `e`: each its own), then field by field.
 local function rows(first, fields)
-  local found, width = {}, #fields
-  for at, field in ipairs(fields) do
-    local values, n = {}, 0
-    for i = first + at - 1, #ARGV, width do
-      n = n + 1
-      values[n] = ARGV[i]
+  local found, count, told, at = {}, tonumber(ARGV[first]), ARGV[first + 1], first + 2
+  for letter, field in ipairs(fields) do
+    if told:sub(letter, letter) == 'e' then
+      found[field] = { unpack(ARGV, at, at + count - 1) }
+      at = at + count
+    else
+      local values, value = {}, ARGV[at]
+      for i = 1, count do values[i] = value end
+      found[field], at = values, at + 1
     end
-    found[field] = values
   end
   return found
 end
