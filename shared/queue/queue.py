@@ -118,7 +118,7 @@ class Queue:
         tasks = []
         for name, generation, turn, came_back, record in zip(*[iter(rest)] * 5, strict=True):
             known = self._tasks(provider, [name])
-            tasks += [Claimed(Hold(task, int(generation), token, turn), came_back, record) for task in known]
+            tasks += [Claimed(Hold(task, int(generation), token, turn), int(came_back), record) for task in known]
         for name in junk:
             log.error("state unreadable", extra={"provider": provider, "task": repr(name)})
         return Claim(tuple(tasks), None if wait_ms < 0 else wait_ms / 1000, bool(once), bool(often), expired)

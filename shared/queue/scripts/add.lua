@@ -68,12 +68,12 @@ local every, replaced, waiting, dues, backs = {}, {}, {}, {}, {}
 for _, i in ipairs(created) do
   local name, at = names[i], #every + 1
   if there[name].row == i then -- else a higher generation of it follows in this very call
-    local is_leased, turn, back = there[name].is_leased, asked.turn[i], tonumber(asked.back[i])
+    local is_leased, turn, back = there[name].is_leased, asked.turn[i], asked.back[i]
     every[at] = name
     if known[name] then replaced[#replaced + 1] = name end
     scores[2 * at - 1], scores[2 * at] = is_leased and 0 or now + asked.delay_ms[i], name
     states[2 * at - 1] = name
-    states[2 * at] = state_of(asked.generation[i], is_leased and token or short, is_leased and 1 or turn, back)
+    states[2 * at] = state_of(asked.generation[i], is_leased and token or short, is_leased and '1' or turn, back)
     records[2 * at - 1], records[2 * at] = name, asked.record[i]
     if is_leased then
       lease_ends[#lease_ends + 1], lease_ends[#lease_ends + 2] = now + lease_ms, name

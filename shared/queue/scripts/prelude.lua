@@ -34,10 +34,12 @@ local function rows(first, fields)
   return found
 end
 
--- Generation (text, '0' for none or junk), token, turn, came back, and how a task in process has ended: b, f or ''.
+-- Generation ('0' for none or junk), token, turn, came back, and how a task in process has ended: b, f or ''; all as text,
+-- since most go back as they came.
 local function parse(text)
   local generation, token, turn, mark, back = string.match(text or '', '^(%d+):([^:.]*)%.?(%d*)(%l?):(%d+)$')
-  return generation or '0', token or '', tonumber(turn) or 0, tonumber(back) or 0, mark or ''
+  if not generation then return '0', '', '0', '0', '' end
+  return generation, token, turn == '' and '0' or turn, back, mark
 end
 
 local function state_of(generation, token, turn, back) return generation .. ':' .. token .. '.' .. turn .. ':' .. back end
