@@ -86,18 +86,17 @@ local function wait()
   return next_ms < 0 and AGAIN_MS or math.min(next_ms, AGAIN_MS)
 end
 local reply, names, junk = { wait(), 0, 0, expired, {} }, {}, {}
-local zeros, lease_ends, states, records = {}, {}, {}, call('HMGET', tasks, taken)
+local zeros, lease_ends, states, records, lease_end = {}, {}, {}, call('HMGET', tasks, taken), now + lease_ms
 for i, text in ipairs(call('HMGET', state, taken)) do
   local name, generation, _, turn, back = taken[i], parse(text)
   if generation == '0' then
     junk[#junk + 1] = name
   else
-    local at = #names + 1
-    names[at] = name
-    zeros[2 * at - 1], zeros[2 * at] = 0, name
-    lease_ends[2 * at - 1], lease_ends[2 * at] = now + lease_ms, name
-    states[2 * at - 1], states[2 * at] = name, state_of(generation, token, turn + 1, back)
-    local told = #reply
+    local at, told = 2 * #names + 1, #reply
+    names[#names + 1] = name
+    zeros[at], zeros[at + 1] = 0, name
+    lease_ends[at], lease_ends[at + 1] = lease_end, name
+    states[at], states[at + 1] = name, state_of(generation, token, turn + 1, back)
     reply[told + 1], reply[told + 2], reply[told + 3] = name, generation, turn + 1
     reply[told + 4], reply[told + 5] = back, records[i]
   end
