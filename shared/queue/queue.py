@@ -115,10 +115,11 @@ class Queue:
         """
         arguments = (token, _ms(lease_seconds), min(limit, BATCH), which, lost_token, *_limits(limits))
         wait_ms, once, often, expired, junk, *rest = self._call("claim", provider, arguments)
-        tasks = []
-        for name, generation, turn, came_back, record in zip(*[iter(rest)] * 5, strict=True):
-            known = self._tasks(provider, [name])
-            tasks += [Claimed(Hold(task, int(generation), token, turn), int(came_back), record) for task in known]
+        tasks = [
+            Claimed(Hold(task, int(generation), token, turn), int(came_back), record)
+            for name, generation, turn, came_back, record in zip(*[iter(rest)] * 5, strict=True)
+            if (task := self._task(provider, name))
+        ]
         for name in junk:
             log.error("state unreadable", extra={"provider": provider, "task": repr(name)})
         return Claim(tuple(tasks), None if wait_ms < 0 else wait_ms / 1000, bool(once), bool(often), expired)
@@ -176,18 +177,16 @@ class Queue:
             while cursor != b"0":
                 cursor, found = self._call("mend", provider, (number, cursor or 0))
                 strays.update(found)
-        return self._tasks(provider, sorted(strays))
+        return [task for name in sorted(strays) if (task := self._task(provider, name))]
 
-    def _tasks(self, provider: str, names: Sequence[bytes]) -> list[Task]:
-        """The tasks of these names; what is no name is removed and logged."""
-        tasks = []
-        for name in names:
-            try:
-                tasks.append(Task(provider, name.decode()))
-            except UnicodeDecodeError:
-                log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
-                self._call("end", provider, _told([(name, _ANY_GENERATION, "dropped")]))
-        return tasks
+    def _task(self, provider: str, name: bytes) -> Task | None:
+        """The task of this name; what is no name is removed and logged."""
+        try:
+            return Task(provider, name.decode())
+        except UnicodeDecodeError:
+            log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
+            self._call("end", provider, _told([(name, _ANY_GENERATION, "dropped")]))
+            return None
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
@@ -236,6 +235,8 @@ def _sha(script: str) -> str:
 
 def _told(rows: Sequence[Row]) -> Row:
     """Rows as `rows` in the scripts reads them: field by field, and once what is the same in all."""
+    if len(rows) == 1:
+        return 1, "", *rows[0]
     columns = [column[:1] if len(set(column)) == 1 else column for column in zip(*rows, strict=True)]
     letters = "".join("e" if len(column) > 1 else "s" for column in columns)
     return len(rows), letters, *chain.from_iterable(columns)

@@ -15,9 +15,10 @@ local function line_of(lane, group, offset, count)
 end
 
 -- Where tasks belong: for each place that any of them belongs to its members, with the group of each in a lane. `dues`:
--- false for one that does not wait; `backs`: how often each came back, as text.
-local function places(names, dues, backs)
-  local whose, has_job, found = call('HMGET', groups, names), call('SMISMEMBER', jobs, names), {}
+-- false for one that does not wait; `backs`: how often each came back, as text; the others are looked up unless given.
+local function places(names, dues, backs, whose, has_job)
+  whose, has_job = whose or call('HMGET', groups, names), has_job or call('SMISMEMBER', jobs, names)
+  local found = {}
   for i, name in ipairs(names) do
     local due, back = dues[i], backs[i]
     if due then
@@ -53,10 +54,10 @@ local function join_ring(lane, whose, dues)
 end
 
 -- Let tasks that wait stand in line, once group and job of each are known; how many did not.
-local function line_up(names, dues, backs)
+local function line_up(names, dues, backs, whose, has_job)
   if #names == 0 then return 0 end
   local added = 0
-  for place, found in pairs(places(names, dues, backs)) do
+  for place, found in pairs(places(names, dues, backs, whose, has_job)) do
     local scores = {}
     for i, member in ipairs(found.members) do
       scores[2 * i - 1], scores[2 * i] = place.ring and 0 or found.dues[i], member

@@ -18,11 +18,12 @@ local function call(verb, key, arguments)
 end
 
 -- What ARGV says of the tasks in a call, as one list for each field: from `first` on how many tasks there are, a letter for
--- each of these fields (`s`: the same for all, told once; `e`: each its own), then field by field.
+-- each of these fields (`e`: each task has its own; else it is the same for all and told once), then field by field.
+local EACH = string.byte('e')
 local function rows(first, fields)
   local found, count, told, at = {}, tonumber(ARGV[first]), ARGV[first + 1], first + 2
   for letter, field in ipairs(fields) do
-    if told:sub(letter, letter) == 'e' then
+    if told:byte(letter) == EACH then
       found[field] = { unpack(ARGV, at, at + count - 1) }
       at = at + count
     else
