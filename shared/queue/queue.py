@@ -247,10 +247,11 @@ def _added(one: Add) -> Row:
 
 
 def _settled(row: Settle, health: Health) -> Row:
-    hold, name = row.hold, row.hold.task.name
+    hold, becomes, delay_seconds, record, has_job, attempted, turn = row
+    name = hold.task.name
     reply = int(name in health.well) - int(name in health.unwell)
-    waits = (_ms(row.delay_seconds), row.record or "", int(row.has_job), int(row.attempted), row.turn)
-    return hold.task, hold.token, hold.generation, row.becomes, *waits, reply
+    waits = (_ms(delay_seconds), record or "", int(has_job), int(attempted), turn)
+    return hold.task, hold.token, hold.generation, becomes, *waits, reply
 
 
 def _limits(limits: Limits) -> tuple[int | float, ...]:

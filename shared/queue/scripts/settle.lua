@@ -24,7 +24,8 @@ for i, text in ipairs(call('HMGET', state, asked.name)) do
     waiting[at], dues[at], backs[at] = name, now + asked.delay_ms[i], asked.attempted[i] == '1' and '0' or back
     scores[2 * at - 1], scores[2 * at] = dues[at], name
     states[2 * at - 1] = name
-    states[2 * at] = state_of(generation, '', math.max(turn, asked.turn[i]), backs[at])
+    if asked.turn[i] ~= '0' then turn = math.max(turn, asked.turn[i]) end
+    states[2 * at] = state_of(generation, '', turn, backs[at])
     if asked.record[i] ~= '' then records[#records + 1], records[#records + 2] = name, asked.record[i] end
     if asked.has_job[i] ~= '1' then jobless[#jobless + 1] = name end
   elseif is_held then
