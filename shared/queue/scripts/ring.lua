@@ -98,12 +98,13 @@ local function join(round, lanes)
     local range = redis.call('ZRANGEBYSCORE', lane.ring, '-inf', '(' .. now + 1, 'WITHSCORES', 'LIMIT', 0, round.allowed)
     for i = 1, #range, 2 do
       local group, since = range[i], tonumber(range[i + 1])
-      local turn = turns[group]
-      if not turn then
-        turn = { group = group, since = since }
+      local turn, line = turns[group], new_line(lane, group)
+      if turn then
+        turn.since, turn[lane] = math.min(turn.since, since), line
+      else
+        turn = { group = group, since = since, served = false, [lane] = line }
         turns[group], turns[#turns + 1] = turn, turn
       end
-      turn.since, turn[lane] = math.min(turn.since, since), new_line(lane, group)
     end
     round.cut[lane] = #range == 2 * round.allowed
     if before > 0 and #range > 0 then -- a range is in order, two are not
@@ -161,10 +162,10 @@ end
 
 -- When each group that took part has its next turn: once its head is due, or behind all that wait.
 local function next_turns(round)
-  local last = now
+  local last, waits = now, {}
   for _, lane in ipairs(LANES) do
     local top = redis.call('ZREVRANGEBYSCORE', lane.ring, '(' .. now + 1, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    last = math.max(last, tonumber(top[2] or 0))
+    waits[lane], last = top[2], math.max(last, top[2] or 0)
   end
   for _, lane in ipairs(LANES) do
     local scores, none, elsewhere, behind = {}, {}, {}, {}
@@ -176,7 +177,7 @@ local function next_turns(round)
         none[#none + 1] = turn.group
       elseif line and at then
         scores[#scores + 1], scores[#scores + 2] = at, turn.group
-      elseif at then
+      elseif at and waits[lane] then
         elsewhere[#elsewhere + 1], behind[#behind + 1] = turn.group, at
       end
     end
