@@ -1,6 +1,8 @@
 """Measures on a server of its own: time by the wall and by the processors, each against raw calls right beside it.
 
-Raw is one ZADD NX, a round trip of redis-py with hiredis. Machines are noisy: only ratios of one run compare.
+Raw is one ZADD NX, a round trip of redis-py with hiredis. Machines are noisy: only ratios of one run compare. A raw
+call mostly waits: on a machine at rest, whose processors sleep meanwhile, it takes about 115 µs, on a busy one 50, and
+all ratios to it are half as high. The bars are those of a machine at rest.
 """
 
 import time
