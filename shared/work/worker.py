@@ -112,8 +112,9 @@ class Worker:
         record = self._record(claimed, turn.hold, item)
         if isinstance(record, Settlement):
             return record
-        if item and item.crashes > self.parts.settings.max_crashes:
-            crashed = Failed(Reason.CRASHED, f"ended its worker {item.crashes} times")
+        crashes = min(item.crashes, claimed.came_back) if item else 0  # a turn that was given back unasked is none
+        if crashes > self.parts.settings.max_crashes:
+            crashed = Failed(Reason.CRASHED, f"ended its worker {crashes} times")
             return self.keeper.keep(turn, record, Finding(crashed, record), attempted=False)
         if record.result is not None:
             completed = Completed(loads(record.result, max_depth=OWN_DEPTH))

@@ -52,7 +52,7 @@ def warm(world: World) -> None:
     """The function is connected, and the server knows the scripts: the next request over the way is a call's own."""
     queue = wiring.queue()
     for script in queue._scripts.values():
-        world.redis.script_load(script.script)
+        world.redis.script_load(script)
     queue.members("job", "dead")
 
 

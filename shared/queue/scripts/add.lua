@@ -91,8 +91,8 @@ end
 
 step_out(replaced)
 call('ZADD', queue, scores) -- of new tasks the first write, so that a server at maxmemory takes none
-call('ZREM', leases, replaced)
-call('ZREM', dead, replaced)
+call('ZREM', leases, every) -- of one without a state, too: halves that a server left
+call('ZREM', dead, every)
 call('SREM', jobs, replaced)
 call('HDEL', groups, replaced)
 call('ZADD', leases, lease_ends)
