@@ -145,7 +145,8 @@ def compare(bench: Bench, rounds: int, count: int, folder: Path) -> None:
     all_works = [work for work, _ in works.values()] + ([theirs] if theirs else [])
     for work in all_works:  # loads the scripts
         work()
-    ratios, taken = bench.against_raw(all_works, rounds)
+    ratios, taken, raw_seconds = bench.against_raw(all_works, rounds)
+    print(f"{'raw, one ZADD NX':<48}{raw_seconds * 1e6:>8.2f} µs          (bars: 115)", flush=True)
     for (name, (_, bar)), ratio in zip(works.items(), ratios, strict=False):
         say(name, ratio.wall, "x raw", bar, least=True, cpu=ratio.cpu)
     if theirs:

@@ -179,14 +179,13 @@ class Queue:
             return Task(provider, name.decode())
         except UnicodeDecodeError:
             log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
-            self._call("end", provider, _told([(name, _ANY_GENERATION, "dropped")]))
+            self._call("end", provider, (1, "", name, _ANY_GENERATION, "dropped"))
             return None
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
         for batch in (rows[start : start + BATCH] for start in range(0, len(rows), BATCH)):
-            told = _told([(task.name, *more) for task, *more in batch])
-            answers += self._call(verb, rows[0][0].provider, (*head, *told))
+            answers += self._call(verb, rows[0][0].provider, (*head, *_told(batch)))
         return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
@@ -209,8 +208,9 @@ class Queue:
 def _told(rows: Sequence[Row]) -> Row:
     """Rows as `rows` in the scripts reads them: field by field, and once what is the same in all."""
     if len(rows) == 1:
-        return 1, "", *rows[0]
-    columns = [column[:1] if len(set(column)) == 1 else column for column in zip(*rows, strict=True)]
+        return 1, "", rows[0][0].name, *rows[0][1:]
+    tasks, *fields = zip(*rows, strict=True)
+    columns = [[task.name for task in tasks], *(field[:1] if len(set(field)) == 1 else field for field in fields)]
     letters = "".join("e" if len(column) > 1 else "s" for column in columns)
     return len(rows), letters, *chain.from_iterable(columns)
 
@@ -233,7 +233,7 @@ def _limits(limits: Limits) -> tuple[int | float, ...]:
 
 
 def _ms(seconds: float) -> int:
-    return math.ceil(max(seconds, 0) * 1000)
+    return math.ceil(max(seconds, 0) * 1000) if seconds else 0
 
 
 def _seconds(ms: int | None) -> float | None:

@@ -9,11 +9,12 @@ import pytest
 from shared.bounds import BOUNDS
 from shared.errors import ItemUnreadable
 from shared.record import Record
-from shared.store import Store, rows
+from shared.store import Store, Table, rows
 from shared.store.item import MAX_TEXT_BYTES, digest
 from shared.store.rows import inflated, parse, parse_row, read
 from shared.task import Task
 from shared.work.keeper import record_of
+from tests.conftest import RETENTION_SECONDS, TABLE
 from tests.store.test_item import ATTRIBUTES
 from tests.support.clock import Clock
 from tests.support.damage import DAMAGES, POINTER, SECRET, damage_item, damaged, every_damage
@@ -44,6 +45,12 @@ def test_attributes_that_a_later_version_may_write_are_let_be() -> None:
     assert parse(ATTRIBUTES | {"later": {"L": []}, "submitted_at": {"S": "not ours"}}) == parse(ATTRIBUTES)
     assert parse(ATTRIBUTES | {"data": {"M": POINTER}})
     assert parse(ATTRIBUTES | {"attempt": {"M": {"resubmits": {"N": "1"}, "later": {"S": ""}}}})
+
+
+@pytest.fixture
+def store(dynamodb: "DynamoDBClient") -> Store:
+    """The double has no wire form that could be damaged."""
+    return Store(Table(dynamodb, TABLE), RETENTION_SECONDS)
 
 
 @pytest.mark.parametrize(
