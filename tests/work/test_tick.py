@@ -96,6 +96,28 @@ class OneByOne(Executor):
         return future
 
 
+class Together(Executor):
+    """All attempts go on until the tick waits for one; then all are done."""
+
+    def __init__(self) -> None:
+        self._going: dict[Future[Any], Callable[[], Any]] = {}
+        self._names: set[str] = set()
+        self.together: list[set[str]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._going[future] = lambda: fn(*args, **kwargs)
+        self._names.add(args[0].hold.task.name)
+        return future
+
+    def wait(self, futures: Any, timeout: float, return_when: str) -> tuple[set[Any], set[Any]]:
+        self.together.append(self._names)
+        self._names = set()
+        for future in futures:
+            future.set_result(self._going.pop(future)())
+        return set(futures), set()
+
+
 @dataclass(repr=False)
 class Bed(QueueBackend):
     """Ticks over a queue, in time that only sleeping and working move."""
@@ -552,19 +574,11 @@ def test_what_came_back_more_often_runs_alone_and_providers_take_turns(bed: Bed)
         for i in range(2):
             bed.seed(f"{provider} {i}", provider=provider, came_back=2 + i)
         bed.seed(f"{provider} once", provider=provider, came_back=1)
-    lock, running, beside = threading.Lock(), set[str](), dict[str, set[str]]()
-
-    def work(claimed: Claimed) -> None:
-        with lock:
-            beside[claimed.hold.task.name] = set(running)
-            running.add(claimed.hold.task.name)
-        with lock:
-            running.discard(claimed.hold.task.name)
-
-    tally = bed.tick(Doing(work), providers=("a", "b"), pool=ThreadPoolExecutor)
+    pool = Together()
+    bed.patch.setattr("shared.work.tick.wait", pool.wait)
+    tally = bed.tick(Doing(), providers=("a", "b"), pool=lambda _: pool)
     assert tally == {"a": {"claimed": 3, "completed": 3}, "b": {"claimed": 3, "completed": 3}}
-    assert list(beside)[2:] == ["a 0", "b 0", "a 1", "b 1"]
-    assert all(not beside[name] for name in list(beside)[2:])
+    assert pool.together == [{"a once", "b once"}, {"a 0"}, {"b 0"}, {"a 1"}, {"b 1"}]
 
 
 @came_back
