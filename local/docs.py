@@ -16,6 +16,7 @@ from pathlib import Path
 from local import ROOT
 from local.provider.schema import rows, schema
 from local.sam_template import template
+from shared.bounds import BOUNDS
 from shared.provider.language.part import Part
 from shared.queue.queue import LAYOUT
 from shared.reasons import Reason, Trait
@@ -53,6 +54,12 @@ def reasons() -> str:
         (f"`{one}`", one.meaning, "; ".join(trait.value for trait in Trait if trait in one.traits)) for one in Reason
     )
     return table(("reason", "meaning", "what follows"), rows)
+
+
+def bounds() -> str:
+    """How large each value may be, as bounds.py has it."""
+    rows = ((f"`{name}`", f"{one.most:,}", one.what, one.above) for name, one in BOUNDS.items())
+    return table(("value", "bytes at most", "what it is: where it stands", "above that"), rows)
 
 
 def fields_of(part: type[Part]) -> str:
@@ -114,6 +121,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
     "parameters": parameters,
     "reasons": reasons,
+    "bounds": bounds,
     "redis-keys": redis_keys,
     "modules": modules,
     **{f"fields-of-{part.__name__}": partial(fields_of, part) for part in Part.__subclasses__()},

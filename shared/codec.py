@@ -25,28 +25,32 @@ def loads(text: str | bytes, *, unique_keys: bool = False, max_depth: int = MAX_
     Raises ValueError for what is not JSON, NaN and Infinity, a number outside a double's range, invalid UTF-8,
     nesting over `max_depth` and, with `unique_keys`, an object that names a key twice.
     """
-    hook = _unique if unique_keys else None
     text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
     with suppress(RecursionError):  # json's own limit is deeper still
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=hook)
-        if not _deeper_than(max_depth, value):
+        value = (_DECODER_OF_UNIQUE if unique_keys else _DECODER).decode(text)
+        if is_flat(text, max_depth) or not _deeper_than(max_depth, value):
             return value
     raise ValueError(f"nested deeper than {max_depth} levels")
 
 
+def is_flat(text: str, depth: int = OWN_DEPTH) -> bool:
+    """Whether a JSON text is seen at once to be nested no deeper; most are."""
+    return text.count("[") + text.count("{") <= depth
+
+
 def dumps(value: Json) -> str:
     """The compact JSON text of a value, as UTF-8 can carry it (a lone surrogate stays an escape)."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _ENCODER.encode(value)
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+        return _ASCII_ENCODER.encode(value)
     return text
 
 
 def canonical(value: Json) -> str:
     """One text for equal values: keys sorted, ASCII only. Digests are made of it."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False, sort_keys=True)
+    return _SORTING_ENCODER.encode(value)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -66,6 +70,14 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
         names = [name for name, _ in pairs]
         raise DuplicateKey(next(name for name in names if names.count(name) > 1))
     return value
+
+
+# made once: json.loads and json.dumps would make one for every call
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+_DECODER_OF_UNIQUE = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_SORTING_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
 
 
 def _deeper_than(depth: int, value: Json) -> bool:

@@ -72,9 +72,10 @@ class Problem(MeanwhileError):
 
     status = 500
     title = "Internal Server Error"
+    type = "about:blank"
 
-    def __init_subclass__(cls, status: int, title: str) -> None:
-        cls.status, cls.title = status, title
+    def __init_subclass__(cls, status: int, title: str, type_: str = "about:blank") -> None:
+        cls.status, cls.title, cls.type = status, title, type_
 
     def __init__(self, detail: str, *, field: str | None = None) -> None:
         super().__init__(detail)
@@ -96,6 +97,16 @@ class NotFound(Problem, status=404, title="Not Found"):
 
 class Conflict(Problem, status=409, title="Conflict"):
     """409: the task's state does not allow it: enqueue (in progress with another input), cancel, revive."""
+
+
+class ItemUnreadable(Problem, status=409, title="Stored Task Unreadable", type_="urn:meanwhile:item-unreadable"):
+    """409: an `attribute` of a task's stored item is missing or not as it must be; what stands there is not told."""
+
+    def __init__(self, task_id: str, attribute: str) -> None:
+        hint = "DELETE ends it, and another POST begins it anew"
+        super().__init__(f"the stored task {task_id} cannot be read: its attribute {attribute!r} is damaged; {hint}")
+        self.attribute = attribute
+        self.facts: dict[str, object] = {"task_id": task_id, "attribute": attribute}
 
 
 class ContentTooLarge(Problem, status=413, title="Content Too Large"):

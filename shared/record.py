@@ -5,12 +5,13 @@ The scripts never look into it. The fields that must survive a loss of Redis (`o
 """
 
 import hashlib
-from dataclasses import dataclass, replace
-from typing import Self
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Literal, Self
 
 import msgspec
 
-from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
+from shared.codec import OWN_DEPTH, Json, canonical, dumps, is_flat, loads
 from shared.errors import RecordError
 
 VERSION = 1
@@ -23,7 +24,8 @@ class Record:
     `outputs` is None until the provider has taken the job, then what is needed to poll it. `submitted_at` is the first
     submit, `job_at` the one that the provider took, `asked_at` the last attempt. `polls` counts the job's pending
     replies, `errors` the errors since the last good reply, `attempts` every attempt. `unauthorized_at` is when the last
-    reply was a 401 that a new token may mend.
+    reply was a 401 that a new token may mend. `news` counts what the item had been told by callbacks when it was last
+    read. `result` is the JSON text of a result in hand that could not be stored.
     """
 
     generation: int
@@ -37,6 +39,7 @@ class Record:
     job_at: int | None = None
     asked_at: int | None = None
     resubmits: int = 0
+    news: int = 0
     polls: int = 0
     errors: int = 0
     attempts: int = 0
@@ -44,6 +47,7 @@ class Record:
     unauthorized_at: int | None = None
     saved: str | None = None
     confirmed_at: int = 0
+    result: str | None = None
 
     @property
     def digest(self) -> str:
@@ -56,22 +60,48 @@ class Record:
         return replace(self, saved=self.digest, confirmed_at=now)
 
     def to_text(self) -> str:
-        """The record as Redis keeps it."""
-        return dumps({"version": VERSION} | {name: getattr(self, name) for name in self.__slots__})
+        """The record as Redis keeps it: without what has its default value."""
+        known = {name: value for name, default in _DEFAULTS if (value := getattr(self, name)) != default}
+        return dumps({"version": VERSION} | known)
 
     @classmethod
     def from_text(cls, text: bytes | str | None) -> Self:
         """The record that `to_text` wrote. Raises RecordError for anything else."""
+        text = text.decode(errors="replace") if isinstance(text, bytes) else text
+        with suppress(ValueError, RecursionError):  # as all of msgspec's errors are
+            if text and is_flat(text):
+                return msgspec.convert(_DECODER.decode(text), cls, from_attributes=True)
+        return cls._from_rare(text)
+
+    @classmethod
+    def _from_rare(cls, text: str | None) -> Self:
+        """The record in a text that is deep or holds a lone surrogate, which msgspec does not read, or the error."""
         try:
-            fields = loads(text or "", max_depth=OWN_DEPTH)
-            version = fields.pop("version")
+            fields_ = loads(text or "", max_depth=OWN_DEPTH)
+            version = fields_.pop("version")
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise RecordError("the record is missing or is not one of ours") from error
         if isinstance(version, int) and version > VERSION:
             raise RecordError(f"the record has version {version}, this code knows {VERSION}", newer=True)
-        if unknown := fields.keys() - set(cls.__slots__):
+        if unknown := fields_.keys() - set(cls.__slots__):
             raise RecordError(f"the record has other fields than its version says: {min(unknown)}")
         try:
-            return msgspec.convert(fields, cls)
+            return msgspec.convert(fields_, cls)
         except msgspec.ValidationError as error:
             raise RecordError(f"the record's fields are of other types than its version says: {error}") from error
+
+
+_DEFAULTS = [(one.name, one.default) for one in fields(Record)]  # MISSING, which no value equals, where there is none
+_Text = msgspec.defstruct(
+    "_Text",
+    [
+        ("version", Literal[VERSION]),
+        *(
+            (name, Record.__annotations__[name], msgspec.NODEFAULT if default is MISSING else default)
+            for name, default in _DEFAULTS
+        ),
+    ],
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+_DECODER = msgspec.json.Decoder(_Text)  # exact: integers of any length, floats, the last of two equal keys

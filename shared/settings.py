@@ -58,8 +58,9 @@ def is_redis_url(text: str) -> bool:
         return False
     if parts.scheme == "unix":
         return parts.path != ""
-    is_named = parts.scheme in ("redis", "rediss") and bool(parts.hostname) and port != 0
-    return is_named and re.fullmatch(r"/?\d*", parts.path) is not None
+    found = re.fullmatch(r"rediss?(-cluster)?", parts.scheme)
+    database = r"/?0?" if found and found[1] else r"/?\d*"  # a cluster has no other
+    return bool(found and parts.hostname and port != 0 and re.fullmatch(database, parts.path))
 
 
 def _servers(text: str) -> dict[str, str]:
@@ -84,8 +85,9 @@ class Settings:
     redis_url: str = _text(
         "redis://127.0.0.1:6379/0",
         lambda text: is_redis_url(text) or re.match(r"(ssm:/|secretsmanager:)\S", text),
-        "redis[s]://[user:password@]host[:port][/database] or a reference to one",
-        "where Redis is; or `ssm:/path` or `secretsmanager:id[#key]` for it",
+        "redis[s][-cluster]://[user:password@]host[:port][/database] or a reference to one",
+        "where Redis is (`redis-cluster://` for a cluster of nodes, `rediss` for TLS); or `ssm:/path` or "
+        "`secretsmanager:id[#key]` for it",
     )
     table_name: str = _text("meanwhile", r"[\w.-]{3,255}", "a DynamoDB table name", "the DynamoDB table")
     queue_prefix: str = _text(

@@ -5,9 +5,10 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Self
 
+from shared.bounds import BOUNDS
 from shared.errors import BadRequest
 
-MAX_NAME_BYTES = 256
+MAX_NAME_BYTES = BOUNDS["name"].most
 PROVIDER_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
 
 
@@ -44,9 +45,12 @@ class Task:
 
     @classmethod
     def from_id(cls, task_id: str) -> Self:
-        """The task whose `id` this is."""
+        """The task whose `id` this is. Raises BadRequest where no request could name one so."""
         provider, _, name = task_id.partition("/")
-        return cls(provider, name)
+        task = cls.named(provider, name)
+        if task.id != task_id:
+            raise BadRequest("the name is not in NFC", field="name")
+        return task
 
 
 def is_provider_name(text: str) -> bool:

@@ -6,7 +6,6 @@ top, so that this happens while the environment starts.
 
 import os
 import random
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from shared.provider.callback_url import CallbackUrls
     from shared.provider.language.rules import Rules
     from shared.queue import Queue
-    from shared.store import Store
+    from shared.store import Clock, Store
     from shared.work.notify import Notifier
     from shared.work.parts import Parts
     from shared.work.reconcile import Reconciler
@@ -37,8 +36,16 @@ SHIPPED = Path(__file__).parent / "providers"
 
 
 def clock() -> int:
-    """Now, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
+    """Now by the store's clock, in epoch milliseconds; by this machine's until DynamoDB has replied."""
+    return store_clock()()
+
+
+@cache
+def store_clock() -> "Clock":
+    """What corrects this machine's clock by the store's replies."""
+    from shared.store import Clock
+
+    return Clock()
 
 
 @cache
@@ -55,30 +62,16 @@ def logger() -> Logger:
 
 @cache
 def queue() -> "Queue":
-    """The queue in Redis: at most one retry, so that no reply is waited for twice, over a connection made anew.
-
-    It is for one that is broken, or leads to what has become a replica: that refused the first write, so none happened.
-    """
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
+    """The queue in Redis, wherever the setting, or what it refers to, says that is."""
     from shared.queue import Queue
+    from shared.queue.client import client_of
 
     url = setting = settings().redis_url
     if setting.startswith(("ssm:", "secretsmanager:")):
         url = aws.secret(setting)
     if not is_redis_url(url):
-        raise SettingsError(f"REDIS_URL: {setting} holds no redis:// or rediss:// URL")
-    client = redis.Redis.from_url(
-        url,
-        decode_responses=True,
-        encoding_errors="replace",
-        socket_connect_timeout=1,
-        socket_timeout=2,
-        retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError, redis.ReadOnlyError)),
-    )
-    return Queue(client, settings().queue_prefix)
+        raise SettingsError(f"REDIS_URL: {setting} holds no redis[s]:// or redis[s]-cluster:// URL")
+    return Queue(client_of(url), settings().queue_prefix)
 
 
 @cache
@@ -95,7 +88,7 @@ def store() -> "Store":
 
     chosen = settings()
     spill = Spill(s3, chosen.spill_bucket, spill_bytes=chosen.spill_bytes, days=chosen.spill_days)
-    return Store(Table(dynamodb(), chosen.table_name), chosen.retention_seconds, spill)
+    return Store(Table(dynamodb(), chosen.table_name, store_clock()), chosen.retention_seconds, spill)
 
 
 def s3() -> Any:

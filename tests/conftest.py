@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import fakeredis
@@ -17,13 +17,14 @@ import pytest
 from botocore.config import Config
 from botocore.loaders import JSONFileLoader
 from moto import mock_aws
-from redis import Redis, RedisCluster
+from redis import Redis
 
 from local.servers.dynamodb import create_table
 from local.servers.redis_server import Kind, RedisServer
 from local.servers.third_party import ThirdParty
 from shared import aws, wiring
 from shared.queue import Queue
+from shared.queue.client import client_of
 from shared.settings import Settings
 from shared.store import Store, Table
 from tests.support.backend import Backend, QueueBackend
@@ -159,14 +160,14 @@ def store(dynamodb: "DynamoDBClient") -> Store:
 
 @pytest.fixture(scope="session")
 def redis_server(loopback_only: None) -> Iterator[Server]:
-    """Real servers, one of each kind at most, started when first asked for."""
+    """Real servers, one of each kind at most, started when first asked for; some lack commands."""
     with ExitStack() as stack:
-        running: dict[Kind, RedisServer] = {}
+        running: dict[tuple[Kind, tuple[str, ...]], RedisServer] = {}
 
-        def server(kind: Kind) -> RedisServer:
-            if kind not in running:
-                running[kind] = stack.enter_context(server_or_skip(kind))
-            return running[kind]
+        def server(kind: Kind, *without: str) -> RedisServer:
+            if (kind, without) not in running:
+                running[kind, without] = stack.enter_context(server_or_skip(kind, without=without))
+            return running[kind, without]
 
         yield server
 
@@ -193,22 +194,22 @@ def redis_cluster(loopback_only: None) -> Iterator[Callable[[Kind, int], list[in
 
 @pytest.fixture
 def redis_client(request: pytest.FixtureRequest, redis_kind: str, redis_server: Server) -> Iterator["Redis"]:
-    """A client of an empty Redis of that kind."""
-    options: dict[str, Any] = {"decode_responses": True, "encoding_errors": "replace"}
-    client: Redis
-    match redis_kind:
-        case "fakeredis":
-            client = fakeredis.FakeRedis(server=fakeredis.FakeServer(), **options)
-        case "valkey" | "redis":
-            client = Redis.from_url(redis_server(redis_kind).url, **options)
-            client.flushall()
-        case "valkey cluster" | "redis cluster" | "redis cluster of three":
-            nodes = 3 if redis_kind.endswith("three") else 1
-            port = request.getfixturevalue("redis_cluster")(redis_kind.partition(" ")[0], nodes)[0]
-            client = cast("Redis", RedisCluster("127.0.0.1", port, **options))  # the same to a queue
-            client.flushall()
+    """A client of an empty Redis of that kind, as wiring makes it."""
+    kind, *words = redis_kind.split()
+    made: Any  # a client of a cluster is the same to a queue
+    match words:
+        case [] if kind == "fakeredis":
+            options: dict[str, Any] = {"decode_responses": True, "encoding_errors": "replace"}
+            made = fakeredis.FakeRedis(server=fakeredis.FakeServer(), **options)
+        case [] | ["without", *_]:
+            made = client_of(redis_server(kind, *words[1:]).url)
+        case ["cluster", *_]:
+            ports = request.getfixturevalue("redis_cluster")(kind, 3 if words[-1] == "three" else 1)
+            made = client_of(f"redis-cluster://127.0.0.1:{ports[0]}")
         case _:
             raise ValueError(redis_kind)
+    client: Redis = made
+    client.flushall()
     with client:
         yield client
 

@@ -32,6 +32,8 @@ def test_every_setting_says_what_it_means_and_has_its_unit_in_its_name() -> None
     [
         ("REDIS_URL", "rediss://:secret@example.com:6380/1", "rediss://:secret@example.com:6380/1"),
         ("REDIS_URL", "unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("REDIS_URL", "redis-cluster://a.example", "redis-cluster://a.example"),
+        ("REDIS_URL", "rediss-cluster://u:p@a.example:1/0", "rediss-cluster://u:p@a.example:1/0"),
         ("CALLBACK_URL", "https://api.example.com/v1/", "https://api.example.com/v1/"),
         ("CALLBACK_SECRET", "ssm:/meanwhile/callback", "ssm:/meanwhile/callback"),
         ("CALLBACK_SECRET", "env:KEY", "env:KEY"),
@@ -67,7 +69,16 @@ def test_a_sound_variable_is_taken(variable: str, text: str, value: Any) -> None
 
 
 NO_URL = ("localhost:6379", "ssm:name", "http://example.com", "rediss://")
-NO_REDIS = (*NO_URL, "redis://host:abc/0", "redis://host/zero", "redis://host/0?retries=7")
+NO_REDIS = (
+    *NO_URL,
+    "redis://host:abc/0",
+    "redis://host/zero",
+    "redis://host/0?retries=7",
+    "redis-cluster://host/1",
+    "redis-cluster://",
+    "unix-cluster:///run/redis.sock",
+    "redis-clusters://host",
+)
 NO_SERVERS = ("coin", "coin=ftp://a", "No Name=http://a", "coin=http://")
 
 

@@ -15,6 +15,7 @@ from redis import Redis
 from shared import wiring
 from shared.errors import QueueUnavailable, SecretUnavailable, SettingsError, StoreUnavailable
 from shared.queue import Queue
+from shared.queue.cluster import Cluster
 from shared.task import Task
 from tests.support.outage import Door
 from tests.support.simulator import EXAMPLE
@@ -80,6 +81,13 @@ def test_the_clock_tells_epoch_milliseconds() -> None:
     assert before <= wiring.clock() <= time.time_ns() // 1_000_000
 
 
+def test_the_clock_is_corrected_by_what_the_store_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring.store_clock(), "host", lambda: 1_750_000_300_000)
+    assert wiring.store().table.clock is wiring.store_clock()
+    wiring.store_clock().hear({"date": "Sun, 15 Jun 2025 15:06:40 GMT"}, 1_750_000_300_000)
+    assert wiring.clock() == wiring.parts().clock() == 1_750_000_000_500
+
+
 # --- Redis
 
 
@@ -90,7 +98,33 @@ def test_redis_is_reached_as_the_url_says_and_never_waited_for_longer_than_two_s
     assert (options["host"], options["port"], options["db"]) == ("redis.example.com", 6380, 3)
     assert (options["username"], options["password"]) == ("user", "secret")
     assert (options["socket_connect_timeout"], options["socket_timeout"]) == (1, 2)
-    assert wiring.queue()._key("example", "leases") == "{stage:example}:leases"
+    assert wiring.queue()._names("example")[1] == "{stage:example}:leases"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "connection"), [("redis-cluster", "Connection"), ("rediss-cluster", "SSLConnection")]
+)
+def test_a_cluster_is_waited_for_as_one_server_is(env: Env, scheme: str, connection: str) -> None:
+    """C11."""
+    env("REDIS_URL", f"{scheme}://user:secret@a.example:1")
+    client: Any = wiring.queue()._client
+    assert isinstance(client, Cluster)
+    with pytest.raises(QueueUnavailable, match=r"Redis at a\.example:1"):
+        wiring.queue().look([TASK])  # there is no such name
+    known = client.startup_nodes[0].redis_connection.connection_pool
+    options = known.connection_kwargs
+    assert known.connection_class.__name__ == connection
+    assert (options["username"], options["password"]) == ("user", "secret")
+    assert (options["socket_connect_timeout"], options["socket_timeout"]) == (1, 2)
+
+
+@pytest.mark.parametrize("setting", ["ssm:/meanwhile/cluster", "secretsmanager:cluster"])
+def test_the_url_of_a_cluster_may_stand_there_too(mocked: None, env: Env, setting: str) -> None:
+    """C11."""
+    env("REDIS_URL", setting)
+    client = wiring.queue()._client
+    assert isinstance(client, Cluster)
+    assert client.where == "cluster.example.com:6379"
 
 
 @pytest.mark.parametrize(("silent", "knocks"), [(False, 2), (True, 1)])
@@ -112,6 +146,9 @@ def mocked() -> Iterator[None]:
         boto3.client("ssm").put_parameter(Name="/meanwhile/redis", Value="redis://ssm.example.com", Type="SecureString")
         secrets = boto3.client("secretsmanager")
         secrets.create_secret(Name="whole", SecretString=json.dumps({"url": "redis://keyed.example.com"}))
+        url = "rediss-cluster://:word@cluster.example.com"
+        boto3.client("ssm").put_parameter(Name="/meanwhile/cluster", Value=url, Type="SecureString")
+        secrets.create_secret(Name="cluster", SecretString=url)
         secrets.create_secret(Name="other", SecretString="https://hunter2.example.com")
         yield
 

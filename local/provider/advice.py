@@ -1,9 +1,8 @@
-"""What was perhaps meant by an expression that is not JMESPath, and plain words for faults said in raw ones."""
+"""What was perhaps meant by an expression that is not JMESPath."""
 
 import re
 
 _NOT_JMESPATH = re.compile(r"""(['"])(.*)\1 is not JMESPath: """)
-_TOO_LARGE = re.compile(r"Expected `float` <= 1e\+300|Number out of range")
 _MEANT = {
     r"\$": "an expression has no $: body.a, not $.body.a",
     r"\w-[A-Za-z]": "a name with a dash stands in double quotes",
@@ -15,7 +14,6 @@ _MEANT = {
 
 def advised(fault: str) -> str:
     """The same fault, with what was perhaps meant."""
-    fault = _TOO_LARGE.sub("is too large", fault)
     if not (found := _NOT_JMESPATH.search(fault)):
         return fault
     code = re.sub("'[^']*'", "", found[2])

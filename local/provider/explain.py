@@ -67,9 +67,8 @@ def delays(rules: Rules) -> str:
     """When the provider is asked again, as long as it does not say when."""
     spans = rules.polling
     first = [spans.first_delay, *(min(spans.max_delay, spans.min_delay * spans.multiplier**n) for n in range(1, 5))]
-    low, high = min(spans.min_delay, spans.max_delay), max(spans.min_delay, spans.max_delay)
-    if spans.multiplier == 1:
-        high = low = first[1]
+    low = spans.min_delay
+    high = low if spans.multiplier == 1 else spans.max_delay
     between = f"{low:g} s" if low == high else f"{low:g}–{high:g} s"  # noqa: RUF001 (a dash between numbers)
     if len(set(first)) == 1:
         return f"every {between}"

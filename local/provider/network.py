@@ -75,7 +75,7 @@ def _handler(scheme: str, answer: Answer, errors: _Errors) -> type[BaseHTTPReque
                 self.close_connection = True
                 return
             status, headers, content = reply
-            self.send_response(status)
+            self.send_response_only(status)  # a Date of ours would be no part of the conversation
             for name, value in headers.items():
                 self.send_header(name, value)
             bodiless = status in (204, 304)

@@ -17,18 +17,9 @@ from shared.record import Record
 from shared.task import Task
 
 PASSING = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "transfer-encoding",
-        "content-encoding",
-        "content-length",
-        "date",
-        "server",
-        "set-cookie",
-    }
+    {"connection", "keep-alive", "transfer-encoding", "content-encoding", "content-length", "server", "set-cookie"}
 )
-"""Headers that say something of the connection, the machine or the moment, not of what was asked."""
+"""Headers that say something of the connection or of the machine, not of what was asked."""
 
 
 class Recorder(Listener):

@@ -177,7 +177,7 @@ def compared(expected: Mapping[str, Json], outcome: Outcome, record: Record) -> 
 
 
 def without_jitter(rules: Rules) -> Rules:
-    """The same rules, whose delays are the longest that jitter would allow."""
+    """The same rules, whose delays are not spread: what replies and file say."""
     made: Rules = structs.replace(rules, polling=structs.replace(rules.polling, jitter="none"))
     return made
 

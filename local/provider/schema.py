@@ -79,8 +79,6 @@ def _simplify(node: dict[str, Json]) -> None:
     for key in ("minimum", "exclusiveMinimum", "maximum", "default"):
         if isinstance(node.get(key), float) and node[key].is_integer():
             node[key] = int(node[key])
-    if node.get("maximum") == int(1e300):
-        del node["maximum"]  # nobody means it
     node.pop("uniqueItems", None)
     if node.get("required") == []:
         del node["required"]

@@ -93,12 +93,17 @@ def _shadows(rules: Rules) -> Iterator[str]:
 
 
 def _polling(rules: Rules) -> Iterator[str]:
-    polling = rules.polling
-    if polling.max_delay < polling.min_delay:
-        yield f"$.polling: maxDelay ({polling.max_delay:g} s) is shorter than minDelay ({polling.min_delay:g} s)"
-    if polling.first_delay > polling.max_wait_time:
-        initial, most = polling.first_delay, polling.max_wait_time
-        yield f"$.polling: initialDelay ({initial:g} s) is longer than maxWaitTime ({most:g} s)"
+    polling, limits = rules.polling, rules.limits
+    if polling.first_delay < polling.min_delay:
+        initial, least = polling.first_delay, polling.min_delay
+        yield f"$.polling.initialDelay ({initial:g} s) is shorter than minDelay ({least:g} s), and is taken as it is"
+    if polling.jitter == "none":
+        yield "$.polling.jitter is none: tasks that are told the same delay or hint come back together"
+    if polling.first_delay > polling.max_delay:
+        initial, most = polling.first_delay, polling.max_delay
+        yield f"$.polling.initialDelay ({initial:g} s) is longer than maxDelay ({most:g} s): the first delay alone is"
+    if limits.parallel and limits.open_jobs and limits.parallel > limits.open_jobs:
+        yield f"$.limits.parallel ({limits.parallel}) plays no part: there are only openJobs ({limits.open_jobs}) jobs"
 
 
 def _servers(rules: Rules) -> Iterator[str]:

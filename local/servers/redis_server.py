@@ -4,6 +4,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,11 +30,13 @@ class NoServerError(RuntimeError):
 class RedisServer(Running):
     """A server of its own on loopback, empty, without persistence; a context manager.
 
-    `kind` None takes Valkey where the wheel has a build, else redis-server. `port` 0 takes a free one.
+    `kind` None takes Valkey where the wheel has a build, else redis-server. `port` 0 takes a free one. It does not know
+    the commands in `without`.
     """
 
-    def __init__(self, kind: Kind | None = None, port: int = 0) -> None:
+    def __init__(self, kind: Kind | None = None, port: int = 0, without: Sequence[str] = ()) -> None:
         self.binary = find_binary(kind)
+        self._without = without
         self.port = port
         self._fixed = port != 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,6 +84,7 @@ class RedisServer(Running):
         options = {"bind": "127.0.0.1", "port": str(self.port), "dir": self._directory.name, "logfile": str(log)}
         options |= {"save": "", "appendonly": "no", "daemonize": "no"}
         command = [str(self.binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
+        command += [word for name in self._without for word in ("--rename-command", name, "")]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
         )
@@ -97,7 +101,7 @@ class RedisServer(Running):
     def _answers(self) -> bool:
         """Whether it is our own process, not somebody else's on this port, that answers."""
         try:
-            with redis.Redis(port=self.port, socket_timeout=1, retry=Retry(NoBackoff(), 0)) as client:
+            with redis.Redis(port=self.port, socket_timeout=1, retry=Retry(NoBackoff(), 0), protocol=2) as client:
                 return bool(self._process and client.info("server")["process_id"] == self._process.pid)
         except redis.RedisError:
             return False

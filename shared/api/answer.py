@@ -7,12 +7,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from shared.api.preference import header
+from shared.bounds import BOUNDS, cut
 from shared.codec import Json, carried, dumps
-from shared.errors import DataUnavailable, Problem, SecretUnavailable, StoreUnavailable, Unavailable
+from shared.errors import DataUnavailable, ItemUnreadable, Problem, SecretUnavailable, StoreUnavailable, Unavailable
 from shared.logs import log
 from shared.task import Task
 
-MAX_ANSWER_BYTES = 6_000_000  # the most that a body may take; Lambda carries 6 MiB, headers included
+MAX_ANSWER_BYTES = BOUNDS["answer"].most  # of a body; Lambda carries 6 MiB, headers included
+MAX_FIELD_BYTES = MAX_ANSWER_BYTES // 50  # what a field may take of an answer that is too large
 _TAG = re.compile(r'(?:W/)?("[^"]*")')  # an ETag, of which weak comparison looks at the quoted part
 OUTAGES: dict[type[Exception], str] = {
     DataUnavailable: "the stored data cannot be read; try again, or have it fetched anew: Cache-Control: no-cache",
@@ -26,7 +28,8 @@ class Answer:
     """Status and body of an answer. `location` names the task whose status view tells more.
 
     `etag` tells whether it says anything new; `preference_applied` which of the request's preferences it follows.
-    Data that Lambda would not carry is left out: `data` is null, and `data_url` is there, null unless there is a link.
+    What makes an answer too large for Lambda is null, above all `data`; then `data_url` is there, null unless there is
+    a link.
     """
 
     status: int
@@ -41,7 +44,11 @@ class Answer:
     def __post_init__(self) -> None:
         text = "" if self.status == 304 else dumps(self.body)
         if carried(text) > MAX_ANSWER_BYTES:
-            object.__setattr__(self, "body", {"data_url": None} | self.body | {"data": None})
+            large = [name for name, value in self.body.items() if carried(dumps(value)) > MAX_FIELD_BYTES]
+            log.warning("left out", extra={"id": self.body.get("task_id"), "fields": large})
+            object.__setattr__(
+                self, "body", ({"data_url": None} if "data" in large else {}) | self.body | dict.fromkeys(large)
+            )
             text = dumps(self.body)
         object.__setattr__(self, "text", text)
 
@@ -69,18 +76,22 @@ def problem(error: Exception, **about: object) -> Answer:
     """The problem details of an error: RFC 9457, with `field` naming the part of the request at fault.
 
     An outage of the store or of secrets is 503; what is not the request's fault is 500, and nothing of it is told.
-    These two are logged, as being `about` something.
+    These two are logged, as being `about` something; so is a stored item that is damaged.
     """
     if isinstance(error, StoreUnavailable):
         log.error("store unavailable", extra=about | {"reason": str(error)})
+    elif isinstance(error, ItemUnreadable):
+        log.error("item unreadable", extra=error.facts)
     elif not isinstance(error, Problem):
         log.error("request broke", exc_info=error, extra=about)
     if not isinstance(error, Problem):
-        outage = OUTAGES.get(type(error))
+        outage = next((told for kind, told in OUTAGES.items() if isinstance(error, kind)), None)
         broken = Problem("something broke while this was served; the task's status tells what became of it")
         error = Unavailable(outage) if outage else broken
-    body = {"type": "about:blank", "title": error.title, "status": error.status, "detail": error.detail}
-    body |= {} if error.field is None else {"field": error.field}
+    detail = cut(error.detail, "detail")
+    body = {"type": error.type, "title": error.title, "status": error.status, "detail": detail}
+    body |= {} if error.field is None else {"field": cut(error.field, "field")}
+    body |= {"attribute": error.attribute} if isinstance(error, ItemUnreadable) else {}
     return Answer(
         status=error.status,
         body=body,

@@ -7,11 +7,12 @@ from dataclasses import replace
 from shared.api.answer import Answer, problem
 from shared.api.enqueue import Begun, Enqueuer
 from shared.api.request import TaskRequest
-from shared.codec import Json
+from shared.bounds import BOUNDS
+from shared.codec import Json, carried
 from shared.errors import Problem, Unavailable
 from shared.store import digest
 
-MAX_RESULTS_BYTES = 3 * 1024 * 1024  # of all results: Lambda passes on 6 MB, in which every quote is escaped
+MAX_RESULTS_BYTES = BOUNDS["results"].most  # as Lambda carries them; the rest of its 6 MB is for those with no room
 ACCEPTED_AT_ONCE = 8  # each thread opens a connection to DynamoDB, which takes more processor time than the calls
 ACCEPT_SECONDS = 10.0  # a request needs no more from the beginning of its generation to its answer without an attempt
 NAMING = ("task_id", "provider", "name", "status")
@@ -70,7 +71,7 @@ def _results(keys: Sequence[Hashable], answers: dict[Hashable, Answer]) -> list[
     results, seen, left = [], set(), MAX_RESULTS_BYTES
     for key in keys:
         answer = answers[key]
-        status, body, size = answer.status, answer.body, len(answer.text.encode())
+        status, body, size = answer.status, answer.body, carried(answer.text)
         if key in seen and "deduplicated" in body:
             body = body | {"deduplicated": True}
         if size > left:  # 303: look at it by itself

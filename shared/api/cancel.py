@@ -5,22 +5,30 @@ Redis last: as long as the job may run, it counts as one of the provider's open 
 
 from shared.api import view
 from shared.api.answer import Answer
-from shared.errors import Conflict, Unavailable
+from shared.errors import Conflict, ItemUnreadable, Unavailable
 from shared.logs import facts, log
 from shared.queue import End, without_redis
 from shared.store import Item
 from shared.task import Task
+from shared.work.keeper import CANCEL_SECONDS, record_of
 from shared.work.parts import Parts
-from shared.work.worker import CANCEL_SECONDS, record_of
 
 ROUNDS = 5  # how often a cancellation that meets a change looks again
 
 
 def answer(parts: Parts, task: Task) -> Answer:
-    """Cancel the open generation; repeatable. Raises NotFound, Conflict (it has ended), StoreUnavailable."""
+    """Cancel the open generation; repeatable. Raises NotFound, Conflict (it has ended), StoreUnavailable.
+
+    A task whose stored item is damaged is cancelled whatever its state was.
+    """
     wanted = 0  # the generation that this call has tried to cancel: its own write may have come back as a change
     for _ in range(ROUNDS):
-        item = view.existing(parts, task)
+        try:
+            item = view.existing(parts, task)
+        except ItemUnreadable:
+            mended = parts.mended(task)
+            wanted = mended.generation if mended else 0
+            continue
         if item.status in ("completed", "failed"):
             raise Conflict(f"the task has {item.status} already", field="name")
         is_ours = item.status == "pending" or item.generation == wanted

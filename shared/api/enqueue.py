@@ -18,9 +18,11 @@ from shared.provider import Provider
 from shared.queue import Added, Hold, new_token, without_redis
 from shared.record import Record
 from shared.store import CALL_SECONDS, Item, digest
+from shared.work.keeper import add_of, record_of
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, report, settle
-from shared.work.worker import Worker, add_of, record_of
+from shared.work.turn import Instant, Turn
+from shared.work.worker import Worker
 
 ROUNDS = 5  # how often a request that loses the race to begin looks again
 RESERVE_SECONDS = 5.0  # of the function's time, to store, settle and answer; CALL_SECONDS more where data may spill
@@ -30,8 +32,8 @@ RESERVE_SECONDS = 5.0  # of the function's time, to store, settle and answer; CA
 class Begun:
     """A generation that a request has begun, and how far it has been served.
 
-    `stale` is the stored item that answers meanwhile. `seconds`: how long the provider is waited for, 0: no attempt.
-    `added` is None while Redis has not taken it; `error` is a fault of our own.
+    `stale` is the stored item that answers meanwhile, `since` the instant before it was begun. `seconds`: how long the
+    provider is waited for, 0: no attempt. `added` is None while Redis has not taken it; `error` is a fault of our own.
     """
 
     item: Item
@@ -39,6 +41,7 @@ class Begun:
     provider: Provider
     prefers: Preferences
     stale: Item | None
+    since: Instant
     seconds: float = 0
     added: Added | None = None
     settlement: Settlement | None = None
@@ -68,20 +71,20 @@ class Enqueuer:
         if request.notify and request.notify.partition(":")[0] not in self.parts.settings.notify:
             raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
         for _ in range(ROUNDS):
-            item = self.parts.item(task)  # 1. get
+            item = self.parts.mended(task)  # 1. get
             if item and (known := self._known(request, provider, item)):
                 if request.notify is None or self._is_told(request.notify, item):
                     return known
                 continue  # it changed meanwhile
             input_ = request.input if request.input is not None else (item.input if item else {})
             group = request.group or (item.group if item else "")
-            now = self.parts.clock()
+            now, since = self.parts.clock(), self.worker.instant()
             begun = self.parts.store.begin(task, item, input_, now, group=group, notify=request.notify)  # 2. begin
             if begun:
                 log.debug("begun", extra=facts(begun))
                 stale = request.prefers.stale_seconds
                 may_answer = item and item.status == "completed" and self._answers(request, provider, item, stale)
-                return Begun(begun, record_of(begun), provider, request.prefers, item if may_answer else None)
+                return Begun(begun, record_of(begun), provider, request.prefers, item if may_answer else None, since)
         raise Unavailable("the task changes too fast; try again", field="name")
 
     def serve(
@@ -111,9 +114,10 @@ class Enqueuer:
                     one.added = reply
 
     def _attempt(self, one: Begun, token: str) -> None:
-        hold = Hold(one.item.task, one.item.generation, token)
+        hold = Hold(one.item.task, one.item.generation, token, turn=1 if one.added else 0)
+        turn = Turn(hold, one.since, self.worker.keeper.monotonic() + one.seconds, inline=True)
         try:
-            one.settlement = self.worker.attempt(hold, one.record, one.seconds, inline=True)
+            one.settlement = self.worker.attempt(turn, one.record)
         except Exception as error:  # noqa: BLE001 (the answer reports it)
             one.error = error
 

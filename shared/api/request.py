@@ -9,14 +9,14 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from shared.api.preference import NONE, Preferences, preferences
-from shared.codec import DuplicateKey, Json, dumps, loads
+from shared.bounds import BOUNDS, fits
+from shared.codec import DuplicateKey, Json, loads
 from shared.errors import BadRequest, ContentTooLarge, NotFound, Problem
 from shared.settings import MAX_BATCH, NOTIFY_KINDS
 from shared.task import Task
 
 MAX_BODY_BYTES = 64 * 1024
-MAX_INPUT_BYTES = 32 * 1024
-MAX_GROUP = 64
+MAX_GROUP = BOUNDS["group"].most // 4  # characters, each of up to four bytes
 MAX_BATCH_BYTES = 1024 * 1024
 FIELDS = {"provider", "name", "input", "group", "notify"}
 BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
@@ -113,8 +113,8 @@ def _task_request(body: dict[str, Json], default_provider: str, prefers: Prefere
     if "input" in body:
         if not isinstance(input_, dict):
             raise BadRequest("the input must be an object", field="input")
-        if len(dumps(input_).encode()) > MAX_INPUT_BYTES:
-            raise ContentTooLarge(f"the input is larger than {MAX_INPUT_BYTES} bytes", field="input")
+        if not fits(input_, "input"):
+            raise ContentTooLarge(f"the input is larger than {BOUNDS['input'].most} bytes", field="input")
     if "group" in body and not (isinstance(group, str) and 1 <= len(group) <= MAX_GROUP and group.isprintable()):
         raise BadRequest(f"the group must be 1 to {MAX_GROUP} printable characters", field="group")
     task = _named(body, default_provider)

@@ -7,8 +7,8 @@ from shared.logs import facts, log
 from shared.queue import new_token, without_redis
 from shared.reasons import Trait, having
 from shared.task import Task
+from shared.work.keeper import add_of, record_of
 from shared.work.parts import Parts
-from shared.work.worker import add_of, record_of
 
 
 def answer(parts: Parts, task: Task) -> Answer:

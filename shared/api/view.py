@@ -58,6 +58,8 @@ def learned(parts: Parts, begun: Item, settlement: Settlement) -> Answer:
             begun = replace(begun, partial=data)
         case Pending() | Retry() if settlement.record:
             begun = replace(begun, partial=settlement.record.partial)
+            if isinstance(settlement.outcome, Pending) and (reason := settlement.record.reason):
+                return accepted(parts, begun, settlement.delay_seconds, reason=reason)
     return accepted(parts, begun, settlement.delay_seconds)
 
 

@@ -11,6 +11,7 @@ from shared.provider.language.operation import Decoding
 from shared.provider.wire.message import Reply
 
 MAX_CELLS = 1_000_000  # of a table, or lines of JSON: a small body could make a huge table, and many values take long
+MAX_NAMES = 20_000_000  # characters of a table's names, which each of its rows repeats
 _NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 """Text encodings of Python that are not charsets; decoding some takes the square of the length."""
 
@@ -56,10 +57,12 @@ def _rows(text: str) -> list[Json]:
     rows: list[Json] = []
     try:
         reader = csv.DictReader(io.StringIO(text), restkey="_rest", strict=True)
+        names = reader.fieldnames or ()
+        characters = sum(map(len, names))
         for row in reader:
             rows.append(row)
-            if len(rows) * len(reader.fieldnames or ()) > MAX_CELLS:
-                raise ValueError(f"more than {MAX_CELLS} cells")
+            if len(rows) * len(names) > MAX_CELLS or len(rows) * characters > MAX_NAMES:
+                raise ValueError(f"more than {MAX_CELLS} cells, or {MAX_NAMES} characters of names")
     except csv.Error as error:
         raise ValueError(f"not CSV: {error}") from error
     return rows

@@ -8,12 +8,12 @@ from random import Random
 from shared.codec import Json
 from shared.limits import Health
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
+from shared.provider.language.polling import SPREAD
 from shared.provider.language.rules import Rules
 from shared.reasons import Reason, Trait, having
 from shared.record import Record
 
 TIMEOUT = Failed(Reason.TIMEOUT)
-PAUSE_JITTER = 1.25
 LEAST_PAUSE_SECONDS = 1.0
 
 
@@ -33,11 +33,14 @@ class Delays:
     random: Random
 
     def pending(self, record: Record, now: int, hint: float | None = None) -> Finding:
-        """After a pending reply at `now` (epoch ms), whose own `hint` in seconds overrides the backoff."""
+        """After a pending reply at `now` (epoch ms), whose own `hint` in seconds comes before the backoff."""
         record = dataclasses.replace(record, polls=record.polls + 1, errors=0, reason=None)
-        delay = self.rules.polling.after_pending(record.polls, self.random) if hint is None else hint
-        cut = self._until_deadline(record, now, delay)
-        return Finding(TIMEOUT if cut is None else Pending(cut, record.partial, record.progress), record)
+        polling, left = self.rules.polling, self._left(record, now)
+        if hint is None:
+            delay = polling.after_pending(record.polls, self.random, left)
+        else:
+            delay = polling.drawn(hint, hint, self.random, left)
+        return Finding(TIMEOUT if delay is None else Pending(delay, record.partial, record.progress), record)
 
     def retry(
         self, record: Record, now: int, reason: Reason, hint: float | None = None, said: Json = None, pause: float = 0
@@ -49,9 +52,12 @@ class Delays:
         record = dataclasses.replace(record, errors=record.errors + 1, reason=reason)
         if record.errors > self.rules.polling.max_errors:
             return Finding(Failed(Reason.TOO_MANY_ERRORS, reason if said is None else said, pause), record)
-        delay = self.rules.polling.after_error(record.errors, self.random) if hint is None else hint
-        cut = self._until_deadline(record, now, delay)
-        outcome = Failed(Reason.TIMEOUT, None, pause) if cut is None else Retry(cut, reason, pause)
+        polling, left = self.rules.polling, self._left(record, now)
+        if hint is None:
+            delay = polling.after_error(record.errors, self.random, left)
+        else:
+            delay = polling.drawn(hint, hint, self.random, left)
+        outcome = Failed(Reason.TIMEOUT, None, pause) if delay is None else Retry(delay, reason, pause)
         return Finding(outcome, record)
 
     def health(self, findings: Mapping[str, Finding]) -> Health:
@@ -61,26 +67,27 @@ class Delays:
         pause, so that nobody comes back early; none is longer than a task may take, so that all get their last poll.
         """
         pauses = [one.outcome.pause_seconds for one in findings.values() if isinstance(one.outcome, Retry | Failed)]
-        longer = self.random.uniform(1, PAUSE_JITTER)
-        polling = self.rules.polling
+        longer, polling = self.random.uniform(1, SPREAD), self.rules.polling
+        longest = min(max(polling.max_delay, LEAST_PAUSE_SECONDS), polling.max_wait_time)
         well = frozenset(name for name, one in findings.items() if _is_good(one))
         unwell = frozenset(name for name, one in findings.items() if _is_error(one))
         return Health(
             well=well,
             unwell=unwell,
-            pause_seconds=longer * min(max(pauses, default=0), polling.max_wait_time),
+            pause_seconds=min(longer * max(pauses, default=0), polling.max_wait_time),
             errors=0 if well else len(unwell),
-            shortest_seconds=longer * max(polling.min_delay, LEAST_PAUSE_SECONDS),
-            longest_seconds=max(polling.max_delay, LEAST_PAUSE_SECONDS),
+            shortest_seconds=min(longer * max(polling.min_delay, LEAST_PAUSE_SECONDS), longest),
+            longest_seconds=longest,
         )
 
-    def _until_deadline(self, record: Record, now: int, delay: float) -> float | None:
-        """The delay, cut so that one last poll falls on the deadline; None when that would be too soon."""
+    def spread(self, seconds: float) -> float:
+        """A wait of our own making: so long or up to a fifth longer, so that not all come back together."""
+        return seconds if self.rules.polling.jitter == "none" else self.random.uniform(seconds, seconds * SPREAD)
+
+    def _left(self, record: Record, now: int) -> float:
+        """Seconds until the deadline; whatever the clocks of two hosts say, no more than `max_wait_time`."""
         begun = record.created_at if record.submitted_at is None else record.submitted_at
-        left = (begun - now) / 1000 + self.rules.polling.max_wait_time
-        if delay <= left:
-            return delay
-        return left if left > 0 and left >= self.rules.polling.min_delay else None
+        return min(0.0, (begun - now) / 1000) + self.rules.polling.max_wait_time
 
 
 def _is_good(finding: Finding) -> bool:

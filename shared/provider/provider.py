@@ -5,11 +5,13 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from shared.bounds import BOUNDS, fits
 from shared.codec import Json
 from shared.errors import SecretUnavailable, TransportError
-from shared.outcome import Failed
+from shared.logs import log
+from shared.outcome import Failed, Pending, Retry
 from shared.provider.attempt import Attempt
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.delays import Delays, Finding
@@ -62,7 +64,7 @@ class Provider:
                 context["callback"] = {"url": self._callback_url(task, record.generation, record.resubmits)}
             except SecretUnavailable:
                 return self.delays.retry(record, now, Reason.SECRET)
-        finding = Attempt(self.rules, self.delays, exchange, context, record, now).run()
+        finding = _bounded(task, record, Attempt(self.rules, self.delays, exchange, context, record, now).run())
         if isinstance(finding.outcome, Failed) and finding.outcome.reason == Reason.TIMEOUT:
             self.cancel(task, finding.record, seconds=exchange.seconds_left())
         return finding
@@ -73,7 +75,10 @@ class Provider:
         Pending(0): ask now; Pending(inf): the next poll stays where it is.
         """
         context = self._context(task, record)
-        return Attempt(self.rules, self.delays, self._exchange, context, record, now).hear(payload)
+        finding = Attempt(self.rules, self.delays, self._exchange, context, record, now).hear(payload)
+        finding = finding and _bounded(task, record, finding)
+        is_too_large = finding and isinstance(finding.outcome, Failed) and finding.outcome.reason == Reason.TOO_LARGE
+        return None if is_too_large else finding
 
     def cancel(self, task: Task, record: Record, *, seconds: float) -> None:
         """Tell the provider that nobody waits any more; best effort, says nothing of success."""
@@ -86,3 +91,26 @@ class Provider:
         """What the placeholders and expressions of this task may use."""
         about = {"id": self._key(task, record), "name": task.name, "provider": task.provider}
         return {"input": record.input, "outputs": record.outputs or {}, "task": about}
+
+
+def _bounded(task: Task, before: Record, finding: Finding) -> Finding:
+    """The finding without what is larger than a record may hold; a task goes on without all of that but its outputs.
+
+    The record's reason says what was left out, and so does the log, once.
+    """
+    outcome, record = finding.outcome, finding.record
+    if large := [name for name in ("partial", "progress") if not fits(getattr(record, name), name)]:
+        left: dict[str, Any] = dict.fromkeys(large)
+        record = dataclasses.replace(record, **left)
+        if isinstance(outcome, Pending):
+            outcome = Pending(outcome.delay_seconds, record.partial, record.progress)
+            said = f"left out as too large: {', '.join(large)}"
+            record = dataclasses.replace(record, reason=f"{record.reason}; {said}" if record.reason else said)
+        if record.reason != before.reason:
+            about = {"provider": task.provider, "task": task.name, "generation": record.generation}
+            log.warning("left out", extra=about | {"fields": large})
+    if not fits(record.outputs, "outputs"):
+        record = dataclasses.replace(record, outputs=before.outputs)
+        if isinstance(outcome, Pending | Retry):
+            outcome = Failed(Reason.TOO_LARGE, f"outputs take more than {BOUNDS['outputs'].most} bytes")
+    return Finding(outcome, record)

@@ -5,7 +5,6 @@ names. Time is the server's alone. A completed task leaves nothing; no key carri
 for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
 
-import hashlib
 import math
 import secrets
 import time
@@ -16,15 +15,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from redis import Redis, RedisCluster, RedisError
-from redis.client import NEVER_DECODE
-from redis.exceptions import AskError, NoScriptError
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
-
-from shared.errors import QueueUnavailable, QueueUnreachable
+from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
+from shared.queue.client import TROUBLE, Client, Script, unavailable
 from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Settle, Which
 from shared.task import Task
 
@@ -78,12 +72,12 @@ def without_redis(then: str) -> Iterator[None]:
 class Queue:
     """The queue's verbs. All tasks of one call belong to one provider."""
 
-    def __init__(self, client: "Redis | RedisCluster", prefix: str) -> None:
+    def __init__(self, client: Client, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
         text = {path.stem: path.read_text() for path in _SCRIPTS.glob("*.lua")}
-        self._scripts = {verb: "".join(text[part] for part in (*parts, verb)) for verb, parts in _PARTS.items()}
-        self._sha = {verb: _sha(script) for verb, script in self._scripts.items()}
+        whole = {verb: "".join(text[part] for part in (*parts, verb)) for verb, parts in _PARTS.items()}
+        self._scripts = {verb: Script(client, script) for verb, script in whole.items()}
         self._keys: dict[str, tuple[str, ...]] = {}
 
     def add(
@@ -116,10 +110,11 @@ class Queue:
         """
         arguments = (token, _ms(lease_seconds), min(limit, BATCH), which, lost_token, *_limits(limits))
         wait_ms, once, often, expired, junk, *rest = self._call("claim", provider, arguments)
-        tasks = []
-        for name, generation, turn, came_back, record in zip(*[iter(rest)] * 5, strict=True):
-            known = self._tasks(provider, [name])
-            tasks += [Claimed(Hold(task, int(generation), token, turn), came_back, record) for task in known]
+        tasks = [
+            Claimed(Hold(task, int(generation), token, turn), int(came_back), record)
+            for name, generation, turn, came_back, record in zip(*[iter(rest)] * 5, strict=True)
+            if (task := self._task(provider, name))
+        ]
         for name in junk:
             log.error("state unreadable", extra={"provider": provider, "task": repr(name)})
         return Claim(tuple(tasks), None if wait_ms < 0 else wait_ms / 1000, bool(once), bool(often), expired)
@@ -181,36 +176,25 @@ class Queue:
             while cursor != b"0":
                 cursor, found = self._call("mend", provider, (number, cursor or 0))
                 strays.update(found)
-        return self._tasks(provider, sorted(strays))
+        return [task for name in sorted(strays) if (task := self._task(provider, name))]
 
-    def _tasks(self, provider: str, names: Sequence[bytes]) -> list[Task]:
-        """The tasks of these names; what is no name is removed and logged."""
-        tasks = []
-        for name in names:
-            try:
-                tasks.append(Task(provider, name.decode()))
-            except UnicodeDecodeError:
-                log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
-                self._call("end", provider, (name, _ANY_GENERATION, "dropped"))
-        return tasks
+    def _task(self, provider: str, name: bytes) -> Task | None:
+        """The task of this name; what is no name is removed and logged."""
+        try:
+            return Task(provider, name.decode())
+        except UnicodeDecodeError:
+            log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
+            self._call("end", provider, (1, "", name, _ANY_GENERATION, "dropped"))
+            return None
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
         for batch in (rows[start : start + BATCH] for start in range(0, len(rows), BATCH)):
-            values = chain.from_iterable((task.name, *more) for task, *more in batch)
-            answers += self._call(verb, rows[0][0].provider, (*head, *values))
+            answers += self._call(verb, rows[0][0].provider, (*head, *_told(batch)))
         return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
-        return self._guarded(lambda: self._evaluated(verb, self._names(provider), arguments))
-
-    def _evaluated(self, verb: str, keys: tuple[str, ...], arguments: tuple[Any, ...]) -> Any:
-        """A script's reply, as bytes: names and records are decoded one by one."""
-        call: Callable[..., Any] = self._client.execute_command
-        try:
-            return call("EVALSHA", self._sha[verb], len(keys), *keys, *arguments, **{NEVER_DECODE: True})
-        except NoScriptError:
-            return call("EVAL", self._scripts[verb], len(keys), *keys, *arguments, **{NEVER_DECODE: True})
+        return self._guarded(lambda: self._scripts[verb](self._names(provider), arguments))
 
     def _names(self, provider: str) -> tuple[str, ...]:
         """A provider's keys, as LAYOUT has them."""
@@ -222,21 +206,18 @@ class Queue:
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except RedisError as error:
-            reason = f"{type(error).__name__}: {error}"
-            if isinstance(error, AskError):  # MOVED too
-                wanted = "a server without cluster mode, or an endpoint that stands for a whole cluster"
-                reason = f"another node has this queue ({error}); REDIS_URL must name {wanted}"
-            pool = getattr(self._client, "connection_pool", None)  # a cluster has none
-            known = pool.connection_kwargs if pool else {}  # of which the message tells nothing secret
-            where = f"Redis at {known['host']}:{known['port']}" if known.get("host") else "Redis"
-            unreachable = isinstance(error, RedisConnectionError | RedisTimeoutError)
-            raise (QueueUnreachable if unreachable else QueueUnavailable)(f"{where}: {reason}") from error
+        except TROUBLE as error:
+            raise unavailable(error, self._client) from error
 
 
-def _sha(script: str) -> str:
-    """What a server calls a script that it knows."""
-    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+def _told(rows: Sequence[Row]) -> Row:
+    """Rows as `rows` in the scripts reads them: field by field, and once what is the same in all."""
+    if len(rows) == 1:
+        return 1, "", rows[0][0].name, *rows[0][1:]
+    tasks, *fields = zip(*rows, strict=True)
+    columns = [[task.name for task in tasks], *(field[:1] if len(set(field)) == 1 else field for field in fields)]
+    letters = "".join("e" if len(column) > 1 else "s" for column in columns)
+    return len(rows), letters, *chain.from_iterable(columns)
 
 
 def _added(one: Add) -> Row:
@@ -244,10 +225,11 @@ def _added(one: Add) -> Row:
 
 
 def _settled(row: Settle, health: Health) -> Row:
-    hold, name = row.hold, row.hold.task.name
+    hold, becomes, delay_seconds, record, has_job, attempted, turn = row
+    name = hold.task.name
     reply = int(name in health.well) - int(name in health.unwell)
-    waits = (_ms(row.delay_seconds), row.record or "", int(row.has_job), int(row.attempted), row.turn)
-    return hold.task, hold.token, hold.generation, row.becomes, *waits, reply
+    waits = (_ms(delay_seconds), record or "", int(has_job), int(attempted), turn)
+    return hold.task, hold.token, hold.generation, becomes, *waits, reply
 
 
 def _limits(limits: Limits) -> tuple[int | float, ...]:
@@ -256,7 +238,7 @@ def _limits(limits: Limits) -> tuple[int | float, ...]:
 
 
 def _ms(seconds: float) -> int:
-    return math.ceil(max(seconds, 0) * 1000)
+    return math.ceil(max(seconds, 0) * 1000) if seconds else 0
 
 
 def _seconds(ms: int | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The DynamoDB item of a task: its attributes, how JSON values stand in them, and how large each may be.
+"""The DynamoDB item of a task: its attributes, how JSON values are written there, and how large each may be.
 
 The attributes one by one: docs/architecture.md, "What stands in DynamoDB".
 """
@@ -7,19 +7,26 @@ import gzip
 import hashlib
 import zlib
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 
-from shared.codec import OWN_DEPTH, Json, canonical, dumps, loads
+from msgspec import Meta
+
+from shared.bounds import BOUNDS
+from shared.codec import Json, canonical, carried, dumps
 from shared.errors import StoreTooLarge
 from shared.task import Task
 
 Status: TypeAlias = Literal["pending", "completed", "failed", "cancelled"]
+Instant: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]  # to the end of the year 9999
+Generation: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]  # the scripts count with doubles
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 
 SHARDS = 16
 GZIP_ABOVE_BYTES = 4096
-MAX_VALUE_BYTES = {"input": 48_000, "outputs": 16_000, "partial": 64_000, "data": 256_000, "error": 8_000}
-"""Bytes that each value may take in the item; together with names and keys below DynamoDB's 400 KB."""
-LINK_ABOVE_BYTES = 5_000_000  # larger data is given as a link: partial data and the like need room in Lambda's 6 MB
+MAX_VALUE_BYTES = {name: BOUNDS[name].most for name in ("input", "outputs", "partial", "error")} | {"data": 256_000}
+"""Bytes that each value may take in the item, data compressed; with all the rest they are below DynamoDB's 400 KB."""
+MAX_TEXT_BYTES = 64_000_000  # of a JSON text that is stored compressed: no more is unpacked
+LINK_ABOVE_BYTES = BOUNDS["data"].most  # larger data is given as a link: the rest needs room in Lambda's 6 MB
 MAX_NOTIFY = 10  # workflows that may wait for one task; while they do there is no `error`, whose room they take
 
 
@@ -31,10 +38,10 @@ class Spilled:
     """
 
     key: str
-    digest: str
-    size: int
-    in_answer: int
-    stored_at: int
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    size: Count
+    in_answer: Count
+    stored_at: Instant
 
     @property
     def needs_link(self) -> bool:
@@ -44,17 +51,26 @@ class Spilled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What is known of a task. Values that the item lacks are None; `data` may be Spilled."""
+    """What is known of a task. Values that the item lacks are None; `data` may be Spilled.
+
+    `turn` and `holder` are of the last holder that wrote, `finished` is the last turn whose attempt is known to have
+    ended, `crashes` counts the turns in a row that ended their workers, `news` how often a callback told something.
+    """
 
     task: Task
     status: Status
-    generation: int
-    created_at: int
-    updated_at: int
-    completed_at: int | None = None
-    expires_at: int | None = None
-    submitted_at: int | None = None
-    resubmits: int = 0
+    generation: Generation
+    created_at: Instant
+    updated_at: Instant
+    completed_at: Instant | None = None
+    expires_at: Instant | None = None
+    submitted_at: Instant | None = None
+    resubmits: Count = 0
+    turn: Count = 0
+    holder: str = ""
+    finished: Count | None = None
+    crashes: Count = 0
+    news: Count = 0
     input_digest: str
     group: str = ""
     begun_by: str = field(default="", compare=False)
@@ -79,28 +95,42 @@ class Item:
         return self.expires_at is not None and self.expires_at <= now // 1000
 
 
-def parse(attributes: Any) -> Item | None:
-    """The item in DynamoDB's wire form, or None for none."""
-    if not attributes:
-        return None
-    attributes = attributes | attributes.get("attempt", {"M": {}})["M"]
-    known = {name: _plain(value) for name, value in attributes.items() if name in Item.__slots__}
-    known |= {name: _unpacked(known[name]) for name in MAX_VALUE_BYTES if name in known}
-    return Item(task=Task.from_id(attributes["task_id"]["S"]), **known)
+class Failure(TypedDict):
+    """What stands in `error`."""
+
+    reason: str
+    error: Json
+    refused: NotRequired[bool]
+
+
+class Attempt(TypedDict):
+    """What stands in `attempt`."""
+
+    submitted_at: NotRequired[Instant]
+    resubmits: NotRequired[Count]
 
 
 def packed(value: Json, name: str) -> str | bytes:
-    """A JSON value as attribute `name` holds it. Raises StoreTooLarge above its limit."""
-    text, body = encoded(value)
+    """A JSON value as attribute `name` holds it. Raises StoreTooLarge above its limits."""
+    text = checked(value, name)
+    body = compressed(text)
     if len(body) > MAX_VALUE_BYTES[name]:
         raise StoreTooLarge(f"{name} takes {len(body)} bytes, the limit is {MAX_VALUE_BYTES[name]}")
     return text.decode() if body is text else body
 
 
-def encoded(value: Json) -> tuple[bytes, bytes]:
-    """A JSON value's text, and the same as it is stored: compressed above 4 KB."""
-    text = dumps(value).encode()
-    return text, text if len(text) <= GZIP_ABOVE_BYTES else gzip.compress(text, compresslevel=6, mtime=0)
+def checked(value: Json, name: str) -> bytes:
+    """A value's JSON text. Raises StoreTooLarge above the bound of that name, before any costly work."""
+    text = dumps(value)
+    size = carried(text) if name.startswith("data") else len(text.encode())
+    if size > BOUNDS[name].most:
+        raise StoreTooLarge(f"{name} takes {size} bytes uncompressed, the limit is {BOUNDS[name].most}")
+    return text.encode()
+
+
+def compressed(text: bytes) -> bytes:
+    """A JSON text as it is stored: compressed above 4 KB, which makes every such text smaller."""
+    return text if len(text) <= GZIP_ABOVE_BYTES else gzip.compress(text, compresslevel=6, mtime=0)
 
 
 def digest(value: Json) -> str:
@@ -116,22 +146,3 @@ def open_key(task: Task) -> str:
 def open_keys(provider: str) -> list[str]:
     """Every index key of a provider."""
     return [f"{provider}#{shard}" for shard in range(SHARDS)]
-
-
-def _plain(attribute: dict[str, Any]) -> Any:
-    """The value of one attribute in DynamoDB's wire form."""
-    [(kind, value)] = attribute.items()
-    match kind:
-        case "N":
-            return int(value)
-        case "SS":
-            return frozenset(value)
-        case "M":
-            return {name: _plain(one) for name, one in value.items()}
-    return value
-
-
-def _unpacked(stored: Any) -> Json:
-    if isinstance(stored, dict):
-        return Spilled(**stored)
-    return loads(gzip.decompress(stored) if isinstance(stored, bytes) else stored, max_depth=OWN_DEPTH)

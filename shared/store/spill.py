@@ -8,23 +8,22 @@ expired.
 """
 
 import base64
-import gzip
 import hashlib
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.codec import OWN_DEPTH, Json, carried, loads
-from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
+from shared.errors import DataUnavailable, StoreUnavailable
 from shared.logs import facts, log
-from shared.store.item import LINK_ABOVE_BYTES, Item, Spilled, encoded, packed
+from shared.store.item import LINK_ABOVE_BYTES, Item, Spilled, checked, compressed, packed
+from shared.store.rows import inflated
 from shared.task import Task
 
-MAX_SPILLED_BYTES = 10_000_000  # the most that data may take in S3, compressed: as much as a provider's reply may be
 LINK_SECONDS = 900  # how long a link leads to its object
 CALL_SECONDS = 5.0  # the longest that a call to S3 takes
 
@@ -55,12 +54,10 @@ class Spill:
         """Data as the item holds it: itself, or where in S3 it is by now. Raises StoreTooLarge, StoreUnavailable."""
         if not self.bucket:
             return packed(data, "data")
-        text, body = encoded(data)
-        in_answer = carried(text.decode())
+        text = checked(data, "data in S3")
+        body, in_answer = compressed(text), carried(text.decode())
         if len(body) <= self.spill_bytes and in_answer <= LINK_ABOVE_BYTES:
             return text.decode() if body is text else body
-        if len(body) > MAX_SPILLED_BYTES:
-            raise StoreTooLarge(f"data takes {len(body)} bytes, the limit is {MAX_SPILLED_BYTES}")
         digest = hashlib.sha256(body).hexdigest()
         folder = f"{task.provider}/{hashlib.sha256(task.name.encode()).hexdigest()}/{generation}"
         spilled = Spilled(f"{folder}/data-{digest}", digest, len(body), in_answer, now)
@@ -102,9 +99,10 @@ class Spill:
             reply = self._client().get_object(Bucket=self.bucket, Key=spilled.key)
             with closing(reply["Body"]) as stream:
                 body = stream.read() if reply["ContentLength"] == spilled.size else b""
-        if hashlib.sha256(body).hexdigest() != spilled.digest:
-            raise DataUnavailable(f"S3: {spilled.key} is not what was written")
-        return loads(gzip.decompress(body), max_depth=OWN_DEPTH)
+        with suppress(ValueError):
+            if hashlib.sha256(body).hexdigest() == spilled.digest:
+                return loads(inflated(body), max_depth=OWN_DEPTH)
+        raise DataUnavailable(f"S3: {spilled.key} is not what was written")
 
     def _link(self, spilled: Spilled, now: int) -> Link:
         """A link to the object, which is there and is what was written."""

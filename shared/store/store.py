@@ -1,8 +1,10 @@
 """The store: one DynamoDB item per task, the durable truth of what is known and how a generation ended.
 
-Every write is conditional on the generation, so the first writer wins and a late one changes nothing. Instants are
-epoch milliseconds, but `expires_at`, DynamoDB's TTL, which is epoch seconds. JSON values are text (`item.py`).
-Every method raises StoreUnavailable when DynamoDB does not serve it.
+Every write is conditional on the generation, so the first writer wins and a late one changes nothing. Within one, what
+a holder (`by`) saves or fails is conditional on its turn, too (`turns.py`); who completes it has the data, and needs no
+turn. Instants are epoch milliseconds, but `expires_at`, DynamoDB's TTL, which is epoch seconds. JSON values are text
+(`item.py`). Every method raises StoreUnavailable when DynamoDB does not serve it, and ItemUnreadable where it
+meets an item that is damaged; `mend` is for those.
 """
 
 import secrets
@@ -10,12 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from shared.bounds import cut
 from shared.codec import Json
-from shared.errors import StoreTooLarge
+from shared.errors import ItemUnreadable
+from shared.logs import log
 from shared.record import Record
 from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_keys, packed
+from shared.store.rows import parse, parse_row, read
 from shared.store.spill import Spill
-from shared.store.table import Superseded, Table
+from shared.store.table import Superseded, Table, unchanged
+from shared.store.turns import Holder, held, take_over
 from shared.task import Task
 
 Ended: TypeAlias = Item | Superseded | None  # what became of an end; None where the item was not to be read back
@@ -28,6 +34,13 @@ class Store:
     table: Table
     retention_seconds: int
     spill: Spill = field(default_factory=Spill)
+
+    def know_time(self) -> None:
+        """Make sure that the clock is the store's before a deadline is judged: a read, if no reply has told the time.
+
+        Once in an environment's life. Raises StoreUnavailable.
+        """
+        self.table.know_time()
 
     def get(self, task: Task, now: int) -> Item | None:
         """The task's item as it stands, read consistently; None if there is none, or none since its expiry."""
@@ -56,7 +69,7 @@ class Store:
         sets: dict[str, Any] = {"status": "pending", "group": group, "open": open_key(task), "created_at": now}
         sets |= {"input": packed(input_, "input"), "input_digest": digest(input_), "updated_at": now}
         sets |= {"begun_by": secrets.token_hex(8)} | ({"notify": {notify}} if notify else {})
-        removed = "#expires_at, #completed_at, #error, #partial, #attempt"
+        removed = "#expires_at, #completed_at, #error, #partial, #attempt, #turn, #holder, #finished, #crashes, #news"
         removed += "" if keep_outputs else ", #outputs"
         removed += "" if seen else ", #data"
         first = "#generation = if_not_exists(#generation, :created_at) + :one"
@@ -72,34 +85,61 @@ class Store:
         # botocore repeats a call whose reply was lost: then it finds its own write
         return there if there and there.begun_by == sets["begun_by"] else None
 
-    def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
-        """Keep what a pending generation has learned: outputs, partial data and attempt. Raises StoreTooLarge.
+    def take_over(self, task: Task, generation: int, by: Holder, came_back: int) -> Item | Superseded:
+        """Begin the turn of a task that came back, before anybody is asked: earlier holders write no more.
+
+        The item as it is now; its `turn` is what this holder has from here on, above `by.turn` where that or a later
+        one stands there already (Redis lost its last claims). `updated_at` stays, so no index is written. Superseded:
+        it is no longer this generation that is open.
+
+        The same write counts whether the turn before ended its worker: `crashes` goes up, or to none if that attempt is
+        known to have ended; turn 0 counts for that, as nobody held the task. `came_back` is how often the task came
+        back since the last settle after an attempt. The first time `crashes` is 1 whatever stands there: it is of
+        earlier times, as an outcome that changes nothing is settled without a write here.
+        """
+        return take_over(self.table, task, generation, by, came_back)
+
+    def finished(self, task: Task, generation: int, by: Holder) -> Superseded | None:
+        """Keep that the attempt of this turn ended, though Redis was not told: nobody takes it for a crash."""
+        mine, in_turn = held(by, ended=True)
+        return self._write(task, generation, f"SET {_assigned(mine)} REMOVE #crashes", mine, in_turn)
+
+    def save(
+        self, task: Task, record: Record, now: int, *, by: Holder | None = None, resubmit: bool = False
+    ) -> Superseded | None:
+        """Keep what an attempt has learned of a pending generation: outputs, partial data and attempt; it has ended.
 
         A record without outputs leaves those that the item has, but for a `resubmit`, which removes them. Superseded,
         too, where the item counts more resubmits than the record, or as many as a `resubmit`: that job is lost, and
-        the one after it must not be.
+        the one after it must not be; and where it has `news` that the record does not know. Raises StoreTooLarge.
         """
         known = {"submitted_at": record.submitted_at, "resubmits": record.resubmits}
         attempt = {name: value for name, value in known.items() if value is not None}
-        sets = {"updated_at": now, "attempt": attempt, "partial": packed(record.partial, "partial")}
+        mine, in_turn = held(by, ended=True)
+        sets = mine | {"updated_at": now, "attempt": attempt, "partial": packed(record.partial, "partial")}
         if record.outputs is not None:
             sets["outputs"] = packed(record.outputs, "outputs")
-        removes = " REMOVE #outputs" if resubmit and record.outputs is None else ""
-        later = f"(attribute_not_exists(#attempt) OR #attempt.#resubmits {'<' if resubmit else '<='} :resubmits)"
-        values = sets | {"resubmits": record.resubmits}
-        return self._write(task, record.generation, f"SET {_assigned(sets)}{removes}", values, f" AND {later}")
+        removes = ["#outputs"] if resubmit and record.outputs is None else []
+        removes += ["#crashes"] if by else []
+        expression = f"SET {_assigned(sets)}" + (f" REMOVE {', '.join(removes)}" if removes else "")
+        later = "<" if resubmit else "<="
+        same_job = f" AND (attribute_not_exists(#attempt) OR #attempt.#resubmits {later} :resubmits)"
+        no_news = " AND (attribute_not_exists(#news) OR #news <= :news)"
+        values = sets | {"resubmits": record.resubmits, "news": record.news}
+        return self._write(task, record.generation, expression, values, in_turn + same_job + no_news)
 
     def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
         """Keep outputs and partial data that came by themselves, unless the job is lost by now. Raises StoreTooLarge.
 
-        A worker may be at the same task: its attempt is not touched, and what it stores later replaces this.
+        A worker may be at the same task: its attempt is not touched, and what it saves without knowing of this is
+        refused, as `news` counts up.
         """
         known = {"outputs": record.outputs, "partial": record.partial}
         sets = {"updated_at": now} | {name: packed(value, name) for name, value in known.items() if value is not None}
         none_yet = "attribute_not_exists(#attempt) OR " if record.resubmits == 0 else ""
-        same_job = f"({none_yet}#attempt.#resubmits = :resubmits)"
-        values = sets | {"resubmits": record.resubmits}
-        return self._write(task, record.generation, f"SET {_assigned(sets)}", values, f" AND {same_job}")
+        same_job = f" AND ({none_yet}#attempt.#resubmits = :resubmits)"
+        values = sets | {"resubmits": record.resubmits, "one": 1}
+        return self._write(task, record.generation, f"SET {_assigned(sets)} ADD #news :one", values, same_job)
 
     def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
         """Add one more to be told of a pending generation's end. Superseded, too, where MAX_NOTIFY wait already."""
@@ -118,48 +158,91 @@ class Store:
             return replace(written, data=data)
         return written
 
-    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int, *, read_back: bool = True) -> Ended:
-        """End the generation without data: `error` is {reason, error, refused}; an oversized one is cut."""
-        try:
-            text = packed(error, "error")
-        except StoreTooLarge:
-            text = packed(error | {"error": "the provider's error is too large to keep"}, "error")
-        return self._end(task, generation, now, {"status": "failed", "error": text}, read_back=read_back)
+    def fail(
+        self,
+        task: Task,
+        generation: int,
+        error: dict[str, Json],
+        now: int,
+        *,
+        by: Holder | None = None,
+        resubmits: int | None = None,
+        read_back: bool = True,
+    ) -> Ended:
+        """End the generation without data: `error` is {reason, error, refused}; its `error` cut to its bound.
+
+        `resubmits`, if given, is whose job has failed: where the item counts more, that says nothing of the job there.
+        """
+        detail = cut(error["error"], "detail")
+        if detail is not error["error"]:
+            log.warning("cut", extra={"provider": task.provider, "task": task.name, "generation": generation})
+        mine, further = held(by)
+        values = {}
+        if resubmits is not None:
+            values = {"resubmits": resubmits}
+            further += " AND (attribute_not_exists(#attempt) OR #attempt.#resubmits <= :resubmits)"
+        sets = mine | {"status": "failed", "error": packed(error | {"error": detail}, "error")}
+        return self._end(task, generation, now, sets, values=values, further=further, read_back=read_back)
 
     def cancel(self, task: Task, generation: int, now: int) -> Ended:
         """End the generation because nobody wants it any more."""
         return self._end(task, generation, now, {"status": "cancelled"})
 
-    def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int]]:
+    def mend(self, task: Task, now: int) -> Item | None:
+        """Cancel whatever stands there of a task whose item cannot be read, and keep of it what can be read.
+
+        The item as it is then, or as it is by now where it can be read; None: it is gone or changed meanwhile.
+        """
+        attributes = self.table.attributes(task)
+        known, faulty = read(attributes)
+        if not faulty or not attributes:
+            return parse(attributes)
+        lacking = {"generation": now, "created_at": now, "input": "{}"}
+        sets = {name: value for name, value in lacking.items() if name in faulty} | self._ended(now)
+        sets |= {"status": "cancelled", "input_digest": digest(known.get("input", {}))}
+        removed = sorted({"open", "notify", *faulty} - sets.keys())
+        expression = f"SET {_assigned(sets)} REMOVE {', '.join(f'#{name}' for name in removed)}"
+        same, seen = unchanged(attributes, ("generation", "status", "updated_at"))
+        written = self.table.update(task, expression, same, sets | seen, read_back=True)
+        return written if isinstance(written, Item) else None
+
+    def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int] | ItemUnreadable]:
         """(task, generation) of every open item of a provider that was last written before the instant `before`."""
         keys = open_keys(provider)
         turn = before // 60_000 % len(keys)  # after a run that does not reach the end, the next begins elsewhere
         for key in keys[turn:] + keys[:turn]:
             for row in self.table.open_items(key, before):
-                yield Task.from_id(row["task_id"]["S"]), int(row["generation"]["N"])
+                try:
+                    yield parse_row(row, provider)
+                except ItemUnreadable as error:
+                    yield error
+
+    def _ended(self, now: int) -> dict[str, Any]:
+        return {"completed_at": now, "updated_at": now, "expires_at": now // 1000 + self.retention_seconds}
 
     def _end(
-        self, task: Task, generation: int, now: int, sets: dict[str, Any], removes: str = "", *, read_back: bool = True
+        self,
+        task: Task,
+        generation: int,
+        now: int,
+        sets: dict[str, Any],
+        removes: str = "",
+        *,
+        values: dict[str, Any] | None = None,
+        further: str = "",
+        read_back: bool = True,
     ) -> Ended:
         """End a pending generation."""
-        expires_at = now // 1000 + self.retention_seconds
-        sets = {"completed_at": now, "updated_at": now, "expires_at": expires_at, **sets}
+        sets = self._ended(now) | sets
         expression = f"SET {_assigned(sets)} REMOVE #open, #notify{removes}"
-        return self._update(task, generation, expression, sets, "", read_back=read_back)
+        return self.table.change(task, generation, expression, sets | (values or {}), further, read_back=read_back)
 
     def _write(
         self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str
     ) -> Superseded | None:
         """Change a pending generation, if a further condition holds."""
-        written = self._update(task, generation, expression, values, further, read_back=False)
+        written = self.table.change(task, generation, expression, values, further, read_back=False)
         return written if isinstance(written, Superseded) else None
-
-    def _update(
-        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str, *, read_back: bool
-    ) -> Ended:
-        values = {"generation": generation, "pending": "pending", **values}
-        condition = f"#generation = :generation AND #status = :pending{further}"
-        return self.table.update(task, expression, condition, values, read_back=read_back)
 
 
 def _assigned(sets: dict[str, Any]) -> str:

@@ -1,15 +1,17 @@
 """The table in DynamoDB: what it answers as attributes, and its errors as ours, StoreUnavailable above all."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from boto3.dynamodb.types import TypeSerializer
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.errors import StoreTooLarge, StoreUnavailable, StoreUnreachable
-from shared.store.item import Item, parse
+from shared.store.clock import Clock
+from shared.store.item import Item
+from shared.store.rows import parse
 from shared.task import Task
 
 if TYPE_CHECKING:
@@ -18,22 +20,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A write that changed nothing: its generation is no longer pending, or its job is lost. `item`: what is there."""
+    """A write that changed nothing: `item`, what is there, is of another generation or status, or knows more.
+
+    More is a later holder, a later job, or what a callback told.
+    """
 
     item: Item | None
 
 
 @dataclass
 class Table:
-    """One item per task. One low-level client serves all threads."""
+    """One item per task. One low-level client serves all threads. `clock`, if given, hears every reply."""
 
     client: "DynamoDBClient"
     name: str
+    clock: Clock | None = None
+
+    def know_time(self) -> None:
+        """See Store.know_time."""
+        if self.clock and not self.clock.is_set:
+            self.get(Task("", ""))
 
     def get(self, task: Task) -> Item | None:
-        """A task's item, read consistently; None if there is none."""
+        """A task's item, read consistently; None if there is none. Raises ItemUnreadable, as all that read one do."""
+        return parse(self.attributes(task))
+
+    def attributes(self, task: Task) -> dict[str, Any]:
+        """The same as it stands there, in DynamoDB's wire form; empty if there is none."""
         key = {"task_id": {"S": task.id}}
-        return parse(self._guarded(self.client.get_item, Key=key, ConsistentRead=True).get("Item"))
+        item: dict[str, Any] = self._guarded(self.client.get_item, Key=key, ConsistentRead=True).get("Item", {})
+        return item
 
     def update(
         self, task: Task, expression: str, condition: str, values: dict[str, Any], *, read_back: bool
@@ -48,12 +64,20 @@ class Table:
             Key={"task_id": {"S": task.id}},
             UpdateExpression=expression,
             ConditionExpression=condition,
-            ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", expression + condition)},
+            ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", f"{expression} {condition}")},
             ExpressionAttributeValues=_wired(values),
             ReturnValues="ALL_NEW" if read_back else "NONE",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
         return Superseded(parse(reply.get("Item"))) if "Error" in reply else parse(reply.get("Attributes"))
+
+    def change(
+        self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str, *, read_back: bool
+    ) -> Item | Superseded | None:
+        """`update` of a generation that is pending, if a `further` condition holds, too."""
+        values = {"generation": generation, "pending": "pending", **values}
+        condition = f"#generation = :generation AND #status = :pending{further}"
+        return self.update(task, expression, condition, values, read_back=read_back)
 
     def open_items(self, key: str, before: int) -> Iterator[dict[str, Any]]:
         """Keys and generation of what stands in the index `open` under `key`, written last before that."""
@@ -74,9 +98,11 @@ class Table:
 
     def _guarded(self, call: Callable[..., Any], **arguments: Any) -> Any:
         """The reply; of a condition that does not hold the error itself, which tells what is there."""
+        sent_at = self.clock.host() if self.clock else 0
         try:
-            return call(TableName=self.name, **arguments)
+            reply = call(TableName=self.name, **arguments)
         except ClientError as error:
+            self._hear(error.response, sent_at)
             code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
             if code == "ConditionalCheckFailedException":
                 return error.response
@@ -85,6 +111,19 @@ class Table:
             raise StoreUnavailable(f"DynamoDB: {code}") from error
         except BotoCoreError as error:
             raise StoreUnreachable(f"DynamoDB: {type(error).__name__}: {error}") from error
+        self._hear(reply, sent_at)
+        return reply
+
+    def _hear(self, reply: Any, sent_at: int) -> None:
+        if self.clock:
+            self.clock.hear(reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}), sent_at)
+
+
+def unchanged(attributes: dict[str, Any], names: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The condition that these attributes of an item are still as they stand there, and the values that it needs."""
+    there = {name: TypeDeserializer().deserialize(attributes[name]) for name in names if name in attributes}
+    same = (f"#{name} = :seen_{name}" if name in there else f"attribute_not_exists(#{name})" for name in names)
+    return " AND ".join(same), {f"seen_{name}": value for name, value in there.items()}
 
 
 def _wired(values: dict[str, Any]) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from shared.codec import Json, dumps
-from shared.errors import Forbidden, NotifyUnavailable
+from shared.errors import Forbidden, ItemUnreadable, NotifyUnavailable
 from shared.logs import log
 from shared.store import Item
-from shared.store.item import Spilled, parse
+from shared.store.item import Spilled
+from shared.store.rows import parse, waiting
 
 MAX_RESULT_BYTES = 262_144  # what Step Functions takes as a task's output
 MAX_CAUSE = 32_768
@@ -51,6 +52,8 @@ class Notifier:
                     told = False
                 except Forbidden as error:
                     log.warning("notify dropped", extra={"task": item.task.id, "reason": error.detail})
+        except ItemUnreadable as error:
+            log.error("item unreadable", extra=error.facts)
         except Exception:
             log.exception("stream record unreadable")
             return False
@@ -72,6 +75,8 @@ class Notifier:
             if code not in WAITS_NO_LONGER:
                 raise NotifyUnavailable(f"{kind}: {code}") from error
             log.warning("notify dropped", extra=said | {"reason": code})
+        except ParamValidationError:
+            log.warning("notify dropped", extra=said | {"reason": "no such token"})
         except BotoCoreError as error:
             raise NotifyUnavailable(f"{kind}: {type(error).__name__}") from error
         else:
@@ -94,16 +99,23 @@ class Notifier:
 def _ends(change: Mapping[str, Any]) -> Iterator[tuple[str, Item]]:
     """Whom to tell of which end; nothing where no task ended. An open item that was deleted counts as cancelled."""
     old, new = change.get("OldImage", {}), change.get("NewImage", {})
-    if "open" in old and "open" not in new:
-        for target in sorted(old.get("notify", {"SS": []})["SS"]):
-            item = parse(_image(new or old))
-            assert item
+    if "open" in old and "open" not in new and "notify" in old:
+        item = parse(_image(new or old))
+        assert item
+        for target in sorted(waiting(old)):
             yield target, item if new else replace(item, status="cancelled")
 
 
 def _image(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """An image as the client would give it: Lambda's events have bytes as base64."""
-    return {name: {"B": base64.b64decode(value["B"])} if "B" in value else value for name, value in attributes.items()}
+    return {name: _in_bytes(value) for name, value in attributes.items()}
+
+
+def _in_bytes(attribute: Any) -> Any:
+    try:
+        return {"B": base64.b64decode(attribute["B"])}
+    except (LookupError, TypeError, ValueError):  # of another kind, or damaged
+        return attribute
 
 
 def _result(item: Item) -> str:

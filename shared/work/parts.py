@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from shared.errors import ItemUnreadable
+from shared.logs import log
 from shared.provider import Provider
 from shared.queue import Queue
 from shared.settings import Settings
@@ -12,7 +14,7 @@ from shared.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`providers` by name; `clock` tells epoch milliseconds."""
+    """`providers` by name; `clock` tells epoch milliseconds, as the store has them."""
 
     store: Store
     queue: Queue
@@ -21,5 +23,13 @@ class Parts:
     clock: Callable[[], int]
 
     def item(self, task: Task) -> Item | None:
-        """The task's item as it stands now; None if there is none. Raises StoreUnavailable."""
+        """The task's item as it stands now; None if there is none. Raises StoreUnavailable, ItemUnreadable."""
         return self.store.get(task, self.clock())
+
+    def mended(self, task: Task) -> Item | None:
+        """The same for who wants the task ended or begun anew: where it cannot be read, it is cancelled first."""
+        try:
+            return self.item(task)
+        except ItemUnreadable as error:
+            log.error("item unreadable", extra=error.facts | {"then": "cancelled"})
+            return self.store.mend(task, self.clock())

@@ -53,13 +53,14 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
 
 
 def _row(one: Settlement) -> Settle:
+    turn = max(one.turn, one.hold.turn)  # what the item has: a take-over may have raised it
     if one.becomes != "waiting":
         return Settle(one.hold, one.becomes)
     if one.record is None:
-        return Settle(one.hold, "waiting", one.delay_seconds, attempted=one.attempted, turn=one.turn)
+        return Settle(one.hold, "waiting", one.delay_seconds, attempted=one.attempted, turn=turn)
     is_lost = isinstance(one.outcome, Retry) and Trait.REPLY_LOST in one.outcome.reason.traits
     has_job = one.record.outputs is not None or is_lost
-    return Settle(one.hold, "waiting", one.delay_seconds, one.record.to_text(), has_job, one.attempted, one.turn)
+    return Settle(one.hold, "waiting", one.delay_seconds, one.record.to_text(), has_job, one.attempted, turn)
 
 
 def report(settlement: Settlement, counts_as: str) -> None:

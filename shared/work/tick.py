@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from shared.errors import StoreUnavailable
 from shared.logs import log
 from shared.queue import Claimed, Which
 from shared.work.parts import Parts
@@ -62,11 +63,21 @@ class Tick:
         self.queue = TickQueue(self.parts, self.monotonic)
         self.pool = self.make_pool(settings.parallel_tasks)
         try:
-            self.loop()
+            if self.knows_time():
+                self.loop()
             self.leave()
         finally:
             self.pool.shutdown(wait=False, cancel_futures=True)
         return self.queue.tally
+
+    def knows_time(self) -> bool:
+        """Whether deadlines can be judged; without DynamoDB nothing is claimed that could not be stored."""
+        try:
+            self.parts.store.know_time()
+        except StoreUnavailable as error:
+            log.error("store unavailable", extra={"reason": str(error)})
+            return False
+        return True
 
     def loop(self) -> None:
         while True:
@@ -158,9 +169,10 @@ class Tick:
 
     def start(self, provider: str, limit: int, which: Which = "ordinary") -> tuple[int, float]:
         """Claim and start; how many, and the seconds until the provider's next task falls due."""
+        since = self.worker.instant()
         claim = self.queue.claim(provider, limit, which)
         if claim is None:
-            return 0, math.inf
+            return 0, self.queue.wait_seconds
         due: dict[Which, bool] = {"once": claim.once, "often": claim.often}
         for back, providers in self.came_back.items():
             if due[back] and provider not in providers:
@@ -169,7 +181,7 @@ class Tick:
             self.queue.settle(provider, [Settlement(claimed.hold) for claimed in claim.tasks])
             return 0, math.inf
         for claimed in claim.tasks:
-            self.in_flight[self.pool.submit(self.worker.work, claimed, self.parts.settings.attempt_seconds)] = claimed
+            self.in_flight[self.pool.submit(self.worker.work, claimed, since)] = claimed
         return len(claim.tasks), math.inf if claim.wait_seconds is None else claim.wait_seconds
 
     def collect(self, wait_seconds: float) -> None:

@@ -1,206 +1,157 @@
-"""The worker: one attempt for one held task, and its outcome stored.
+"""The worker: one attempt for one held task; `keeper.py` stores what it found.
 
-enqueue and process both come here. Store, then complete: what an attempt found is written to the item before the task
-moves in Redis (`settle.py`), and a generation that is no longer pending ends in Redis as its item says.
+enqueue and process both come here. A task that came back from an expired lease, or that reconcile has queued, is taken
+over in its item before anybody is asked: what an earlier holder still writes is refused from then on.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import assert_never
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from shared.errors import RecordError, StoreTooLarge, StoreUnavailable, StoreUnreachable
+from shared.codec import OWN_DEPTH, loads
+from shared.errors import ItemUnreadable, RecordError, StoreTooLarge, StoreUnavailable, StoreUnreachable
 from shared.logs import facts, log
-from shared.outcome import Completed, Failed, Pending, Retry
+from shared.outcome import Completed, Failed, Pending
 from shared.provider import Finding
 from shared.provider.wire.message import Reply
-from shared.queue import Add, Claimed, Hold
+from shared.queue import Claimed, Hold
 from shared.reasons import Reason
 from shared.record import Record
-from shared.store import Ended, Item, Superseded
-from shared.task import Task
+from shared.store import Item, Superseded
+from shared.work.keeper import STORE_RETRY_SECONDS, Keeper, record_of, resumed
 from shared.work.parts import Parts
 from shared.work.settle import Settlement
+from shared.work.turn import Instant, Turn
 
-STORE_RETRY_SECONDS = 10.0  # how long a task waits after its result could not be stored
 UNREADABLE_SECONDS = 60.0  # how long a task waits whose record a later version of this code wrote
-CANCEL_SECONDS = 5.0  # the longest that telling a provider of a cancellation may take
-DURABLE = ("outputs", "partial", "submitted_at", "resubmits")  # what an item keeps of its generation's record
 
 
 @dataclass
 class Worker:
-    """Asks and stores. Safe to use from many threads."""
+    """Asks, and has it stored. Safe to use from many threads."""
 
     parts: Parts
+    keeper: Keeper = field(init=False)
 
-    def work(self, claimed: Claimed, seconds: float) -> Settlement:
-        """All that is to do for one claimed task but to move it in the queue, within `seconds`; raises nothing."""
-        hold = claimed.hold
+    def __post_init__(self) -> None:
+        self.keeper = Keeper(self.parts)
+
+    def instant(self) -> Instant:
+        """Now, by the clocks that turns are counted by."""
+        return self.keeper.instant()
+
+    def work(self, claimed: Claimed, since: Instant) -> Settlement:
+        """All that is to do for one task, held since then, but to move it in the queue; raises nothing."""
+        turn = Turn(claimed.hold, since, self.keeper.monotonic() + self.parts.settings.attempt_seconds)
         try:
-            record = self._record(claimed)
-            if isinstance(record, Settlement):
-                return record
-            if claimed.came_back > self.parts.settings.max_crashes:
-                crashed = Failed(Reason.CRASHED, f"ended its worker {claimed.came_back} times")
-                return self._store_finding(hold, record, Finding(crashed, record))
-            return self.attempt(hold, record, seconds)
+            return self._work(claimed, turn)
         except StoreUnavailable as error:
-            log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
+            log.warning("store unavailable", extra=facts(turn.hold) | {"reason": str(error)})
             away = isinstance(error, StoreUnreachable)
-            return Settlement(hold, delay_seconds=STORE_RETRY_SECONDS, store_away=away)
+            return Settlement(
+                turn.hold, delay_seconds=self.keeper.spread(turn.hold, STORE_RETRY_SECONDS), store_away=away
+            )
+        except ItemUnreadable as error:
+            return _unreadable(turn.hold, error)
         except Exception:
-            log.exception("attempt broke", extra=facts(hold))
-            return self._broken(claimed)
+            log.exception("attempt broke", extra=facts(turn.hold))
+            return self._broken(claimed, turn)
 
-    def attempt(self, hold: Hold, record: Record, seconds: float, *, inline: bool = False) -> Settlement:
-        """Ask the provider once and store what it says. `inline`: in the user's request, whose refusal is final."""
+    def attempt(self, turn: Turn, record: Record, *, taken_over: bool = False) -> Settlement:
+        """Ask the provider once and store what it says; in the user's request, a refusal is final."""
+        hold = turn.hold
         provider = self.parts.providers[hold.task.provider]
-        if provider.submits(record) and not inline:
+        if provider.submits(record) and not turn.inline and not taken_over:
             item = self.parts.item(hold.task)
             if item is None or not item.is_pending(hold.generation):
-                return self._ended(hold, item, record)
-            record = _resumed(record, item)
+                return self.keeper.ended(hold, item, record)
+            record = resumed(record, item)
+        seconds = turn.seconds_left(self.keeper.instant())
         finding = provider.attempt(hold.task, record, now=self.parts.clock(), seconds=seconds)
-        return self._store_finding(hold, record, finding, inline=inline)
+        return self.keeper.keep(turn, record, finding)
 
     def say_finished(self, settlement: Settlement) -> None:
         """Keep in the item that this attempt has ended, though Redis could not be told; raises nothing."""
+        hold = settlement.hold
+        if settlement.attempted and (by := Turn(hold, self.keeper.instant()).by):
+            with suppress(StoreUnavailable):
+                self.parts.store.finished(hold.task, hold.generation, by)
 
     def hear(self, item: Item, payload: Reply) -> Settlement | None:
         """What a callback says of a pending item, stored; None where the provider is to be asked now.
 
-        The settlement's hold has no token: the caller decides what becomes of the task in Redis.
+        The settlement's hold has no token: the caller decides what becomes of the task in Redis. A failure is none of a
+        job that follows the lost one.
         """
         hold, record = Hold(item.task, item.generation, token=""), record_of(item)
-        provider = self.parts.providers[item.task.provider]
-        finding = provider.hear(item.task, record, payload, now=self.parts.clock())
+        finding = self.parts.providers[item.task.provider].hear(item.task, record, payload, now=self.parts.clock())
         if finding is None:
             return None
         if not isinstance(finding.outcome, Pending):
             jobless = replace(finding.record, outputs=None)  # its job is over: there is none to cancel
-            return self._store_finding(hold, record, Finding(finding.outcome, jobless))
-        if finding.record.digest != record.saved:
+            settlement = self.keeper.keep(Turn(hold, self.keeper.instant()), record, Finding(finding.outcome, jobless))
+            return None if settlement.item and settlement.item.status == "pending" else settlement
+        told = {name: getattr(finding.record, name) for name in ("outputs", "partial")}
+        news: dict[str, Any] = {name: None if value == getattr(record, name) else value for name, value in told.items()}
+        if news != dict.fromkeys(told):  # the rest is as it was read: a worker may have written since
             with suppress(StoreTooLarge):  # partial data is what one can do without
-                self.parts.store.learn(item.task, finding.record, self.parts.clock())
+                self.parts.store.learn(item.task, replace(record, **news), self.parts.clock())
         if finding.outcome.delay_seconds == 0:
             return None
         return Settlement(hold, counts_as="snoozed", outcome=finding.outcome)
 
-    def _record(self, claimed: Claimed) -> Record | Settlement:
-        """The claimed task's record; from its item, the truth, where Redis has lost or mangled it."""
-        hold = claimed.hold
+    def _work(self, claimed: Claimed, turn: Turn) -> Settlement:
+        item: Item | None = None
+        if turn.is_late(self.keeper.instant(), self.parts.settings.lease_seconds):
+            return Settlement(turn.hold)
+        if claimed.came_back and turn.by:
+            taken = self.parts.store.take_over(turn.hold.task, turn.hold.generation, turn.by, claimed.came_back)
+            if isinstance(taken, Superseded):
+                return self.keeper.ended(turn.hold, taken.item)
+            item, turn = taken, replace(turn, hold=replace(turn.hold, turn=taken.turn))
+        record = self._record(claimed, turn.hold, item)
+        if isinstance(record, Settlement):
+            return record
+        crashes = min(item.crashes, claimed.came_back) if item else 0  # a turn that was given back unasked is none
+        if crashes > self.parts.settings.max_crashes:
+            crashed = Failed(Reason.CRASHED, f"ended its worker {crashes} times")
+            return self.keeper.keep(turn, record, Finding(crashed, record), attempted=False)
+        if record.result is not None:
+            completed = Completed(loads(record.result, max_depth=OWN_DEPTH))
+            return self.keeper.keep(turn, record, Finding(completed, replace(record, result=None)), attempted=False)
+        return self.attempt(turn, record, taken_over=item is not None)
+
+    def _record(self, claimed: Claimed, hold: Hold, item: Item | None) -> Record | Settlement:
+        """The claimed task's record, with what its item knows; of the item, the truth, where Redis has lost it."""
         try:
             record = Record.from_text(claimed.record)
             if record.generation == hold.generation:
-                return record
+                return resumed(record, item) if item else record
         except RecordError as error:
             if error.newer:
-                return Settlement(hold, delay_seconds=UNREADABLE_SECONDS)
+                return Settlement(hold, delay_seconds=self.keeper.spread(hold, UNREADABLE_SECONDS))
         log.error("record unreadable", extra=facts(hold))
-        item = self.parts.item(hold.task)
+        item = item or self.parts.item(hold.task)
         if item is None or not item.is_pending(hold.generation):
-            return self._ended(hold, item)
+            return self.keeper.ended(hold, item)
         return record_of(item)
 
-    def _store_finding(self, hold: Hold, before: Record, finding: Finding, *, inline: bool = False) -> Settlement:
-        outcome, record = finding.outcome, finding.record
-        found = Settlement(hold, outcome=outcome, record=record, attempted=True)
-        store, now = self.parts.store, self.parts.clock()
-        written: Ended
-        try:
-            match outcome:
-                case Completed(data):
-                    written = store.complete(hold.task, hold.generation, data, now, read_back=inline)
-                    settlement = replace(found, becomes="completed", counts_as="completed")
-                case Failed(reason, error):
-                    text = {"reason": reason, "error": error, "refused": inline}
-                    written = store.fail(hold.task, hold.generation, text, now, read_back=inline)
-                    refused = replace(found, becomes="forgotten", counts_as="refused")
-                    settlement = refused if inline else replace(found, becomes="buried", counts_as="buried")
-                case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
-                    written, record = self._keep(hold, record, outcome, now)
-                    counts_as = "snoozed" if isinstance(outcome, Pending) else "retried"
-                    settlement = replace(found, record=record, delay_seconds=delay, counts_as=counts_as)
-                case _:
-                    assert_never(outcome)
-        except StoreTooLarge as error:
-            if isinstance(outcome, Failed):
-                return _unstored(found, before)
-            too_large = Finding(Failed(Reason.TOO_LARGE, str(error)), record)
-            return self._store_finding(hold, before, too_large, inline=inline)
-        except StoreUnavailable as error:
-            log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return replace(_unstored(found, before), store_away=isinstance(error, StoreUnreachable))
-        if not isinstance(written, Superseded):
-            return replace(settlement, item=written)
-        if written.item and written.item.is_pending(hold.generation):
-            # we come late: that job is lost, and another may be open
-            return replace(settlement, record=_resumed(record, written.item))
-        return self._ended(hold, written.item, record)
-
-    def _keep(self, hold: Hold, record: Record, outcome: Pending | Retry, now: int) -> tuple[Superseded | None, Record]:
-        """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""
-        if record.digest != record.saved:
-            try:
-                resubmit = isinstance(outcome, Retry) and outcome.reason is Reason.RESUBMIT
-                return self.parts.store.save(hold.task, record, now, resubmit=resubmit), record.confirmed(now)
-            except StoreTooLarge:  # of the two that it may be, partial data is the one to do without
-                if record.partial is None:
-                    raise
-                return self._keep(hold, replace(record, partial=None), outcome, now)
-        if isinstance(outcome, Pending) and now - record.confirmed_at > self.parts.settings.confirm_seconds * 1000:
-            item = self.parts.store.get(hold.task, now)
-            if item is None or not item.is_pending(hold.generation):
-                return Superseded(item), record
-            return None, _resumed(record, item).confirmed(now)
-        return None, record
-
-    def _ended(self, hold: Hold, item: Item | None, record: Record | None = None) -> Settlement:
-        """How a generation that is no longer pending ends in Redis: as its item says, never by a retry."""
-        if item and item.generation == hold.generation:
-            if item.status == "cancelled" and record:
-                self.parts.providers[hold.task.provider].cancel(hold.task, record, seconds=CANCEL_SECONDS)
-            if item.status == "failed" and not item.refused:
-                return Settlement(hold, "buried", "buried", item=item)
-        return Settlement(hold, "forgotten", "forgotten", item=item)
-
-    def _broken(self, claimed: Claimed) -> Settlement:
+    def _broken(self, claimed: Claimed, turn: Turn) -> Settlement:
         """The settlement of a task whose attempt broke in our own code: an error like any other, and bounded."""
-        hold = claimed.hold
         try:
-            record = self._record(claimed)
+            record = self._record(claimed, turn.hold, None)
             if isinstance(record, Settlement):
                 return record
-            retry = self.parts.providers[hold.task.provider].delays.retry
-            return self._store_finding(hold, record, retry(record, self.parts.clock(), Reason.BROKEN))
+            retry = self.parts.providers[turn.hold.task.provider].delays.retry
+            return self.keeper.keep(turn, record, retry(record, self.parts.clock(), Reason.BROKEN))
+        except ItemUnreadable as error:
+            return _unreadable(turn.hold, error)
         except Exception:
-            log.exception("attempt broke twice", extra=facts(hold))
-            return Settlement(hold, delay_seconds=UNREADABLE_SECONDS)
+            log.exception("attempt broke twice", extra=facts(turn.hold))
+            return Settlement(turn.hold, delay_seconds=self.keeper.spread(turn.hold, UNREADABLE_SECONDS))
 
 
-def record_of(item: Item) -> Record:
-    """The record that a pending item stands for, with all that the item knows."""
-    known = ("generation", "created_at", "input", "group", *DURABLE)
-    return Record(**{name: getattr(item, name) for name in known}).confirmed(item.updated_at)
-
-
-def add_of(task: Task, record: Record, delay_seconds: float = 0) -> Add:
-    """What puts a pending task into the queue."""
-    return Add(task, record.generation, record.to_text(), delay_seconds, record.group, record.outputs is not None)
-
-
-def _resumed(record: Record, item: Item) -> Record:
-    """The record, with what an earlier attempt of this generation left in the item: a job, or the loss of one."""
-    if item.outputs is None and item.resubmits <= record.resubmits:
-        return record
-    return replace(record, **{name: getattr(item, name) for name in DURABLE}).confirmed(item.updated_at)
-
-
-def _unstored(found: Settlement, before: Record) -> Settlement:
-    """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
-    match found.outcome:
-        case Retry(delay, Reason.RESUBMIT):  # it must stand in the item before it may happen
-            return replace(found, delay_seconds=delay, record=before)
-        case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
-            return replace(found, delay_seconds=delay)
-    return replace(found, delay_seconds=STORE_RETRY_SECONDS)
+def _unreadable(hold: Hold, error: ItemUnreadable) -> Settlement:
+    """The settlement of a task whose item is damaged: it waits for a person, and nobody is asked about it meanwhile."""
+    log.error("item unreadable", extra=facts(hold) | error.facts)
+    return Settlement(hold, "buried", "buried")

@@ -25,9 +25,10 @@ from shared.api.request import MAX_BODY_BYTES, Callback
 from shared.errors import NotFound, StoreUnavailable, Unavailable
 from shared.limits import Limits
 from shared.provider.callback_url import CallbackUrls
-from shared.queue import Add, Queue, Release
+from shared.queue import Add, Queue, Settle
 from shared.store import Item, Store
 from shared.task import Task
+from shared.work.keeper import record_of
 from shared.work.worker import Worker
 from tests.conftest import TABLE
 from tests.support.api_events import Context, Event, http, rest, sample
@@ -136,6 +137,19 @@ def test_where_a_result_is_to_be_fetched_the_news_is_kept_and_the_worker_does_th
     assert hook.item() == kept  # a repeated one writes nothing
 
 
+def test_what_is_too_large_in_a_callback_is_left_out_and_the_provider_is_asked_about_the_rest(hook: Hook) -> None:
+    """C12: whatever else it brings is kept; outputs, which a task cannot do without, are left to the next poll."""
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": SIGNED, "poll": RESULT["poll"]})
+    hook.wait()
+    status = '{"status": "async processing in progress"'
+    hook.call(f'{status}, "link": "r", "data": "{"é" * 20_000}\\ud800"}}'.encode())  # as JSON text three times as long
+    assert (hook.item().outputs, hook.item().partial) == ({"id": "j", "link": "r"}, None)
+    assert hook.place() == LATER
+    hook.call(f'{status}, "link": "{"d" * 30_000}"}}'.encode())
+    assert (hook.item().status, hook.item().outputs) == ("pending", {"id": "j", "link": "r"})
+    assert hook.place() == DUE
+
+
 @pytest.mark.promise("limits", "a callback asks the provider nothing")
 def test_a_provider_is_never_asked_by_a_callback_not_even_to_cancel(hook: Hook, simulator: Simulator) -> None:
     hook.provider = simulator.provider(JOB | {"callback": SIGNED})
@@ -171,26 +185,26 @@ def test_a_task_that_ends_while_it_is_asked_about_keeps_its_place_until_then_and
     hook.bench.seed("next")
     hook.call(payload)
     assert hook.queue.claim("example", limit=1, lease_seconds=30, token="v", limits=limits).tasks == ()
-    assert hook.queue.release([Release(claimed.hold, 0, claimed.record)]) == [False]
+    assert hook.queue.settle([Settle(claimed.hold, "waiting")]) == [False]
     (following,) = hook.queue.claim("example", limit=2, lease_seconds=30, token="v", limits=limits).tasks
     assert following.hold.task.name == "next"
     assert {name: where for name, (where, _) in hook.state().items()} == left | {"next": "processing"}
 
 
 @pytest.mark.parametrize(
-    ("payload", "verb"), [({"status": "completed", "data": WHOLE}, "forget"), ({"status": "refused"}, "bury")]
+    ("payload", "left"),
+    [({"status": "completed", "data": WHOLE}, ""), ({"status": "refused"}, "dead")],
+    ids=["success", "failure"],
 )
-def test_whoever_claims_what_has_ended_under_a_worker_that_died_ends_it_without_asking(
-    hook: Hook, simulator: Simulator, payload: Any, verb: str
+def test_what_has_ended_under_a_worker_that_died_ends_with_its_lease_and_is_given_to_nobody(
+    hook: Hook, payload: Any, left: str
 ) -> None:
-    hook.provider = simulator.provider(JOB | {"callback": SIGNED})
     hook.wait(due_seconds=0)
     hook.queue.claim("example", limit=1, lease_seconds=30, token="w")
     hook.call(payload)
     hook.bench.rewind(31)
-    (claimed,) = hook.queue.claim("example", limit=1, lease_seconds=30, token="v", suspect=True).tasks
-    assert hook.receiver().worker.work(claimed, 1).verb == verb
-    assert simulator.calls() == []
+    claim = hook.queue.claim("example", limit=1, lease_seconds=30, token="v")
+    assert (claim.tasks, claim.once, hook.state()) == ((), False, {TASK.name: (left, hook.generation)} if left else {})
 
 
 def test_a_signed_pending_payload_is_kept_and_does_not_move_the_task(hook: Hook) -> None:
@@ -245,6 +259,26 @@ def test_a_signed_payload_about_a_lost_job_stores_nothing_and_makes_the_one_that
     assert (hook.item(), hook.place()) == (following, DUE)
 
 
+@pytest.mark.promise("once", "the failure of a lost job does not end the one that followed")
+def test_a_job_that_is_lost_while_a_callback_says_so_does_not_end_the_one_that_followed(hook: Hook) -> None:
+    """C1: between the callback's read and its write another job was submitted."""
+    hook.wait()
+    hook.meanwhile(hook.store, "fail", before=hook.lose)
+    assert hook.call({"status": "refused", "error": "no such job"}).body == RECEIVED
+    assert (hook.item().status, hook.item().outputs, hook.item().resubmits) == ("pending", {"id": "k"}, 1)
+    assert hook.place() == DUE
+
+
+def test_a_callback_overwrites_nothing_of_which_it_tells_nothing(hook: Hook) -> None:
+    """C1: a worker saves a new link between the callback's read and its write."""
+    item = hook.wait()
+    newer = dataclasses.replace(record_of(item), outputs={"id": "newer"})
+    hook.meanwhile(hook.store, "learn", before=lambda: hook.store.save(TASK, newer, hook.clock()))
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"partial": "body.data", "callback": SIGNED})
+    hook.call({"status": "async processing in progress", "data": {"told": 1}})
+    assert (hook.item().outputs, hook.item().partial) == ({"id": "newer"}, {"told": 1})
+
+
 def test_the_job_that_followed_a_lost_one_may_end_the_task_by_its_own_url(hook: Hook) -> None:
     hook.wait()
     hook.lose()
@@ -280,9 +314,10 @@ def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shorte
         for claimed in hook.queue.claim("example", limit=1, lease_seconds=30, token="w").tasks:
             attempts += 1
             simulator.say(pending())
-            done = hook.receiver().worker.work(claimed, 5)
+            worker = hook.receiver().worker
+            done = worker.work(claimed, worker.instant())
             assert done.record
-            hook.queue.release([Release(done.hold, 60, done.record.to_text())])
+            hook.queue.settle([Settle(done.hold, "waiting", 60, done.record.to_text())])
     assert attempts == 1
     assert hook.place() == LATER
     assert (hook.bench.score(TASK.name) or 0) <= hook.bench.keys.now() + shortest * 1000

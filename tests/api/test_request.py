@@ -9,7 +9,6 @@ import pytest
 
 from shared.api.request import (
     MAX_BODY_BYTES,
-    MAX_INPUT_BYTES,
     TaskRequest,
     callback,
     from_batch,
@@ -18,6 +17,7 @@ from shared.api.request import (
     named_in_body,
     named_in_url,
 )
+from shared.bounds import BOUNDS
 from shared.errors import BadRequest, ContentTooLarge, NotFound, Problem
 from shared.task import Task
 from tests.support.api_events import Event, http, rest
@@ -135,7 +135,7 @@ def test_a_body_that_is_wrong_is_refused_with_its_field(
 
 def test_an_input_of_up_to_32_kilobytes_is_taken_and_no_more(shape: Shape) -> None:
     frame = len('{"x":""}')
-    fits, over = {"x": "y" * (MAX_INPUT_BYTES - frame)}, {"x": "y" * (MAX_INPUT_BYTES - frame + 1)}
+    fits, over = {"x": "y" * (BOUNDS["input"].most - frame)}, {"x": "y" * (BOUNDS["input"].most - frame + 1)}
     assert from_body(shape("POST", "/tasks", {"name": "a", "input": fits}), DEFAULT).input == fits
     assert refused(from_body, shape("POST", "/tasks", {"name": "a", "input": over}), ContentTooLarge) == "input"
 

@@ -13,8 +13,9 @@ from shared.provider import Provider
 from shared.record import Record
 from shared.store import Item
 from shared.task import Task
-from shared.work.worker import record_of
+from shared.work.keeper import record_of
 from tests.support.backend import Backend
+from tests.support.redis_servers import ALONE_AND_CLUSTER
 from tests.support.simulator import EXAMPLE, provider_at
 
 TASK = Task("job", "a")
@@ -38,6 +39,13 @@ class Surgery(Backend):
             self.seed("a", provider="job", generation=item.generation, dead=True)
         self.clock.advance(3600)
         return item
+
+
+@pytest.fixture(params=ALONE_AND_CLUSTER)
+def redis_kind(request: pytest.FixtureRequest) -> str:
+    """A cluster of several nodes too."""
+    kind: str = request.param
+    return kind
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from shared.store import Item, Store
 from shared.store.item import Spilled
 from shared.store.spill import Link
 from shared.task import Task
-from shared.work.worker import record_of
+from shared.work.keeper import record_of
 from tests.support.backend import Backend
 from tests.support.clock import START_MS
 from tests.support.items import pending_item

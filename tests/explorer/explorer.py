@@ -18,7 +18,7 @@ from collections import deque
 from itertools import pairwise
 
 from shared.queue import Add
-from shared.work.worker import record_of
+from shared.work.keeper import record_of
 from tests.explorer.scenario import (
     ENDED,
     OLD_MS,

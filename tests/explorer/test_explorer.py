@@ -1,18 +1,16 @@
 """The protocol holds in every reachable state; and the explorer would notice if a rule were missing."""
 
-import sys
 from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
 
 from shared.provider import Provider
-from shared.queue import Hold, Place
+from shared.queue import Hold
 from shared.record import Record
 from shared.store import Superseded
 from shared.task import Task
-from shared.work import settle, worker
-from shared.work.reconcile import Reconciler
+from shared.work import reconcile, settle, worker
 from tests.explorer.explorer import Explorer
 from tests.explorer.scenario import Kind, Payload, Scenario, Start, Trouble, Violation
 from tests.support.memory_queue import MemoryQueue
@@ -85,19 +83,13 @@ def violation(one: Scenario) -> str:
 
 
 def test_it_fails_where_reconcile_takes_any_held_generation_for_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Place.held_generation.fget  # type: ignore[attr-defined]
-    monkeypatch.setattr(Place, "held_generation", property(lambda place: held(place) and sys.maxsize))
+    monkeypatch.setattr(reconcile, "_is_sound", lambda place, _: place.held_generation > 0)
     assert "to nobody" in violation(scenario("EPR", "dead letter"))
 
 
 def test_it_fails_where_reconcile_does_not_wait_for_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    add = Reconciler._add
-
-    def at_once(self: Reconciler, *arguments: Any) -> int:
-        monkeypatch.setattr(self, "lease_seconds", 0)
-        return add(self, *arguments)
-
-    monkeypatch.setattr(Reconciler, "_add", at_once)
+    add_of = reconcile._Check._add_of
+    monkeypatch.setattr(reconcile._Check, "_add_of", lambda check, item: add_of(check, item)._replace(delay_seconds=0))
     assert "is given what" in violation(scenario("PPR", "waiting"))
 
 
@@ -119,8 +111,8 @@ def test_it_fails_where_process_submits_without_a_look_at_the_item(monkeypatch: 
 def test_it_fails_where_a_late_attempt_without_a_job_removes_another_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     save = MemoryStore.save
 
-    def removing(self: MemoryStore, task: Task, record: Record, now: int, *, resubmit: bool) -> Superseded | None:
-        superseded = save(self, task, record, now, resubmit=resubmit)
+    def removing(self: MemoryStore, task: Task, record: Record, now: int, **options: Any) -> Superseded | None:
+        superseded = save(self, task, record, now, **options)
         if superseded is None:
             self.items[task] = replace(self.items[task], outputs=record.outputs)
         return superseded
@@ -136,7 +128,7 @@ def test_it_fails_where_the_loss_of_a_job_is_not_taken_from_the_item(monkeypatch
 
 
 def test_it_fails_where_a_late_write_counts_whatever_has_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unconditional(self: MemoryStore, task: Task, generation: int, **changes: Any) -> None:
+    def unconditional(self: MemoryStore, task: Task, generation: int, by: Any = None, **changes: Any) -> None:
         self.items[task] = replace(self.items[task], **changes)
 
     monkeypatch.setattr(MemoryStore, "_write", unconditional)

@@ -25,7 +25,7 @@ def dynamodb_server(loopback_only: None) -> Iterator[DynamoDB]:
 def start_server(loopback_only: None) -> Iterator[StartServer]:
     """Starts servers of the test's own, which it may kill or set as it likes."""
     with ExitStack() as running:
-        yield lambda kind="valkey": running.enter_context(server_or_skip(kind))
+        yield lambda kind="valkey", *without: running.enter_context(server_or_skip(kind, without=without))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from shared import wiring
 from shared.queue import Add
 from shared.task import Task
-from shared.work.worker import record_of
+from shared.work.keeper import record_of
 from tests.faults.virtual_time import BETWEEN_TICKS_SECONDS, VirtualTime
 from tests.faults.world import FILE, REVIVE, MakeWorld, World
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Said, completed, pending, says

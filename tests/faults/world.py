@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-from redis import Redis
 
 from handlers import enqueue, process, reconcile
 from local.servers.dynamodb import DynamoDB, create_table
 from local.servers.redis_server import RedisServer
 from shared import aws, wiring
+from shared.queue.client import client_of
+from shared.queue.cluster import Cluster
 from tests.faults import mortal
 from tests.faults.client_view import compare
 from tests.faults.mortal import Errand, Life, Step
@@ -47,8 +48,14 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   if redis.call('TYPE', key).ok == 'zset' then
     local members = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
     for i = 1, #members, 2 do
-      local score = tonumber(members[i + 1])
-      if score > 0 then redis.call('ZADD', key, math.max(1, score - ARGV[1]), members[i]) end
+      local score, group, due, name = tonumber(members[i + 1]), string.match(members[i], '^(%Z*)%z(%d+)%z(.*)$')
+      if group then
+        local earlier = string.format('%013.0f', math.max(1, due - ARGV[1]))
+        redis.call('ZREM', key, members[i])
+        redis.call('ZADD', key, 0, group .. '\\0' .. earlier .. '\\0' .. name)
+      elseif score > 0 then
+        redis.call('ZADD', key, math.max(1, score - ARGV[1]), members[i])
+      end
     end
   elseif string.match(key, ':gate$') then
     for _, field in ipairs({ 'until', 'full_at' }) do
@@ -79,9 +86,10 @@ class World:
         **settings: str,
     ) -> None:
         self.patch, self.simulator, self.clock = patch, simulator, Clock()
-        self.redis = Redis.from_url(redis_url, decode_responses=True)
+        client: Any = client_of(redis_url)
+        self.redis = client
         self.redis.flushall()
-        self.bench = Bench(RedisKeys(self.redis))
+        self.bench = Bench(RedisKeys(client))
         self.dynamodb: DynamoDBClient = dynamodb.client()
         self.table = f"faults-{next(NUMBERS)}"
         self.ends: Counter[str] = Counter()
@@ -158,7 +166,11 @@ class World:
     def pass_(self, seconds: float) -> None:
         """Let time pass, for the handlers and in Redis."""
         self.clock.advance(seconds)
-        self.redis.eval(REWIND, 0, round(seconds * 1000))
+        is_cluster = isinstance(self.redis, Cluster)
+        for node in self.redis.get_primaries() if is_cluster else ():
+            node.redis_connection.eval(REWIND, 0, round(seconds * 1000))
+        if not is_cluster:
+            self.redis.eval(REWIND, 0, round(seconds * 1000))
 
     def finish(self, name: str, provider: str = "job") -> None:
         """Tick and reconcile, as the schedules do, until the task has ended and Redis has nothing to do for it."""

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import requests
-from redis import Redis
 
 from handlers import enqueue
 from shared import wiring
 from shared.api.view import instant
-from shared.queue import Add
+from shared.queue import Add, client
+from shared.queue.client import client_of
 from shared.record import Record
 from shared.task import Task
 from tests.conftest import BUCKET
@@ -385,11 +385,12 @@ def test_stored_data_that_are_gone_are_503_until_they_are_fetched_anew(api: Depl
     assert api.call("GET", "/?task-name=a").body["data"] == LARGE
 
 
-def test_without_a_bucket_an_answer_that_cannot_hold_its_data_says_so(api: Deployment) -> None:
+def test_without_a_bucket_data_that_no_answer_could_hold_end_the_task_as_too_large(api: Deployment) -> None:
     api.simulator.say(completed(VAST))
-    for target in ("/?task-name=a", "/tasks/example/a"):
+    for target, status in (("/?task-name=a", 422), ("/tasks/example/a", 200)):
         answered = api.call("GET", target)
-        assert (answered.status, answered.body["data"], answered.body["data_url"]) == (200, None, None)
+        assert (answered.status, answered.body["status"], answered.body["data"]) == (status, "failed", None)
+        assert answered.body["error"]["reason"] == "too-large"
 
 
 @pytest.mark.parametrize(("bucket_name", "asked"), [("", 1), (BUCKET, 0)])
@@ -429,7 +430,7 @@ def test_one_request_knocks_at_a_redis_that_closes_its_door_no_more_often_than_o
     deployed: Deployment,
 ) -> None:
     door = Door(silent=False)
-    deployed.patch.setattr("redis.Redis", Redis)
+    deployed.patch.setattr(client, "client_of", client_of)
     deployed.patch.setenv("REDIS_URL", f"redis://127.0.0.1:{door.port}")
     try:
         assert deployed.call("POST", "/tasks", {"name": "a"}).status == 202

@@ -236,7 +236,8 @@ def test_a_result_without_a_link_is_asked_for_again_unless_it_is_optional(link: 
 def test_a_link_that_is_not_there_yet_is_asked_for_when_the_answer_says() -> None:
     said = Says(200, {"status": "completed", "link": None}, {"Retry-After": "33"})
     with Site(answering({"/jobs/j": said})) as site:
-        assert ask(provider(rules(site.url, **LINKED)), submitted()).outcome == Retry(33, Reason.MISSING_LINK)
+        asked = provider(rules(site.url, **LINKED, polling=NO_JITTER))
+        assert ask(asked, submitted()).outcome == Retry(33, Reason.MISSING_LINK)
 
 
 def test_a_result_that_is_wanted_as_a_link_is_not_fetched() -> None:

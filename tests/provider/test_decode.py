@@ -97,6 +97,20 @@ def test_a_small_body_does_not_become_a_huge_table(body: bytes, decoding: str, m
         decoded(body, decoding=decoding)
 
 
+@pytest.mark.parametrize("over", [0, 1])
+def test_names_that_each_row_repeats_do_not_make_a_small_body_a_huge_value(
+    over: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C12: 5 MB of a name above 5 MB of rows would be 10 TB of JSON."""
+    monkeypatch.setattr(decode_module, "MAX_NAMES", 5000)
+    body = b"a" * 100 + b"\n" + b"x\n" * (50 + over)
+    if over:
+        with pytest.raises(ValueError, match="or 5000 characters of names"):
+            decoded(body, decoding="csv")
+    else:
+        assert len(decoded(body, decoding="csv")) == 50
+
+
 @pytest.mark.parametrize(("body", "decoding"), [(b"1\n" * 1000, "jsonl"), (b"a,b\n" + b"1,2\n" * 500, "csv")])
 def test_a_table_may_have_as_many_cells_as_the_limit(
     body: bytes, decoding: Any, monkeypatch: pytest.MonkeyPatch

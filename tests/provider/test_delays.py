@@ -1,5 +1,6 @@
 """Patience: how long to wait after each answer, and when it was enough."""
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider import Finding
-from shared.provider.delays import PAUSE_JITTER, TIMEOUT, Delays
+from shared.provider.delays import TIMEOUT, Delays
+from shared.provider.language.part import YEAR_SECONDS
+from shared.provider.language.polling import SPREAD
 from shared.reasons import Reason
 from shared.record import Record
-from tests.support.asking import NO_JITTER, record, rules, submitted
+from tests.support.asking import NO_JITTER, consistent, record, rules, submitted
 from tests.support.clock import START_MS
 
 STEADY = {"initialDelay": 1, "minDelay": 2, "maxDelay": 20, "multiplier": 2, "maxWaitTime": 100, "maxErrors": 3}
@@ -106,14 +109,57 @@ def test_a_pending_answer_carries_what_is_known() -> None:
     assert made_by().pending(known, START_MS, 5).outcome == Pending(5, {"a": 1}, 0.5)
 
 
-def test_jitter_spreads_computed_waits_between_the_shortest_and_themselves_and_leaves_hints() -> None:
+def test_jitter_spreads_computed_waits_between_the_shortest_and_themselves() -> None:
     made = Delays(rules("http://a.example", polling=STEADY | {"minDelay": 2, "maxDelay": 1000}), Random(1))
     known = submitted(polls=5)
     delays = {outcome_delay(made.pending(known, START_MS).outcome) for _ in range(200)}
     assert len(delays) > 190
     assert min(delays) >= 2
     assert max(delays) <= 2 * 2**5
-    assert {outcome_delay(made.pending(known, START_MS, 33).outcome) for _ in range(5)} == {33}
+
+
+@pytest.mark.promise("ends", "tasks that are told the same `Retry-After` come back over the 20 % after it, none before")
+@pytest.mark.parametrize("polling", [{}, {"minDelay": 60, "maxDelay": 60}, {"multiplier": 1}], ids=str)
+def test_a_hint_is_a_floor_and_all_who_are_told_the_same_are_spread_above_it(polling: dict[str, Any]) -> None:
+    """C5."""
+    made = Delays(rules("http://a.example", polling=polling), Random(1))
+    pending = [made.pending(submitted(), START_MS, 600) for _ in range(200)]
+    retried = [made.retry(submitted(), START_MS, Reason.HTTP, 600) for _ in range(200)]
+    for findings in (pending, retried):
+        delays = [outcome_delay(finding.outcome) for finding in findings]
+        assert min(delays) >= 600
+        assert max(delays) <= 720
+        tenths = Counter(int((delay - 600) / 12) for delay in delays)
+        assert len(tenths) == 10
+        assert max(tenths.values()) < 50
+
+
+@pytest.mark.parametrize("hint", [9_999_999_999, 1e300, 86_400])
+def test_a_hint_beyond_the_deadline_becomes_one_last_poll_shortly_before_it(hint: float) -> None:
+    """C6."""
+    made = Delays(rules("http://a.example", polling={"minDelay": 60}), Random(1))
+    delays = {outcome_delay(made.pending(submitted(), at(100), hint).outcome) for _ in range(200)}
+    assert 86_300 - 60 <= min(delays) < max(delays) <= 86_300
+    assert len(delays) == 200
+    assert made.pending(submitted(), at(100 + 86_241), hint).outcome == TIMEOUT
+
+
+@pytest.mark.parametrize("skew", [-(10**6), -300, 300])
+def test_no_delay_is_longer_than_a_task_may_take_though_two_hosts_clocks_differ(skew: float) -> None:
+    """C6."""
+    made = made_by(maxWaitTime=1000)
+    finding = made.pending(submitted(), at(skew), 10**9)
+    assert outcome_delay(finding.outcome) == 1000 - max(skew, 0)
+
+
+def test_our_own_waits_are_spread_too() -> None:
+    """C5."""
+    made = Delays(rules("http://a.example"), Random(1))
+    waits = {made.spread(10) for _ in range(200)}
+    assert 10 <= min(waits) < 10.2
+    assert 11.8 < max(waits) <= 12
+    assert len(waits) == 200
+    assert made_by().spread(10) == 10  # without jitter
 
 
 def outcome_delay(found: Pending | Retry | Completed | Failed) -> float:
@@ -121,16 +167,19 @@ def outcome_delay(found: Pending | Retry | Completed | Failed) -> float:
     return found.delay_seconds
 
 
+SPANS = st.floats(0, YEAR_SECONDS)
+
+
 @settings(deadline=None)
 @given(
     st.fixed_dictionaries(
         {},
         optional={
-            "initialDelay": st.floats(0, 1e300), "minDelay": st.floats(0, 1e300), "maxDelay": st.floats(0, 1e300),
-            "multiplier": st.floats(1, 1e300), "maxWaitTime": st.floats(1e-9, 1e300),
-            "maxErrors": st.integers(0, 10**6), "jitter": st.sampled_from(["full", "none"]),
+            "initialDelay": SPANS, "minDelay": SPANS, "maxDelay": SPANS, "multiplier": st.floats(1, 100),
+            "maxWaitTime": st.floats(1e-9, YEAR_SECONDS), "maxErrors": st.integers(0, 100_000),
+            "jitter": st.sampled_from(["full", "none"]),
         },
-    ),
+    ).map(consistent),
     st.integers(0, 10**6), st.integers(0, 10**6), st.integers(-(2**50), 2**50), st.none() | st.floats(0, 1e308),
 )  # fmt: skip
 def test_any_pace_waits_a_finite_time_or_ends(
@@ -141,7 +190,7 @@ def test_any_pace_waits_a_finite_time_or_ends(
     now = START_MS + later
     for finding in (made.pending(known, now, hint), made.retry(known, now, Reason.HTTP, hint)):
         if isinstance(finding.outcome, Pending | Retry):
-            assert 0 <= finding.outcome.delay_seconds < float("inf")
+            assert 0 <= finding.outcome.delay_seconds <= made.rules.polling.max_wait_time
         else:
             assert isinstance(finding.outcome, Failed)
 
@@ -197,18 +246,32 @@ def test_a_pause_is_the_longest_one_asked_for_and_jitter_never_shortens_it() -> 
     asked_for = found(Retry(30, Reason.HTTP, pause_seconds=30)), found(Failed(Reason.TIMEOUT, pause_seconds=60))
     pauses = [made.health(named(*asked_for, GOOD[0])).pause_seconds for _ in range(200)]
     assert 60 <= min(pauses) < 61
-    assert 74 < max(pauses) <= 60 * PAUSE_JITTER
+    assert 71 < max(pauses) <= 60 * SPREAD
 
 
-def test_no_pause_is_longer_than_a_task_may_take() -> None:
-    asked_for = found(Retry(2, Reason.HTTP, pause_seconds=1e9))
-    assert 100 <= made_by(maxWaitTime=100).health(named(asked_for)).pause_seconds <= 100 * PAUSE_JITTER
+@pytest.mark.parametrize("asked", [100, 9_999_999_999, 1e308])
+def test_no_pause_is_longer_than_a_task_may_take_whatever_jitter_does(asked: float) -> None:
+    """C6."""
+    made = made_by(maxWaitTime=100)
+    found_ = named(found(Retry(2, Reason.HTTP, pause_seconds=asked)))
+    assert {made.health(found_).pause_seconds for _ in range(50)} == {100}
+
+
+@pytest.mark.parametrize(("polling", "cap"), [
+    ({"maxDelay": 600, "maxWaitTime": 100}, 100), ({"minDelay": 0, "maxDelay": 600, "maxWaitTime": 0.5}, 0.5),
+    ({"minDelay": 20, "maxDelay": 20}, 20),
+], ids=str)  # fmt: skip
+def test_no_pause_for_errors_is_longer_than_the_longest_delay_and_a_task(polling: dict[str, Any], cap: float) -> None:
+    """C6."""
+    made = Delays(rules("http://a.example", polling=polling), Random(1))
+    for health in (made.health(named(*BAD)) for _ in range(50)):
+        assert health.shortest_seconds <= health.longest_seconds == cap
 
 
 def test_a_pause_for_errors_begins_at_the_shortest_wait_but_never_at_nothing() -> None:
     health = made_by().health(named(*BAD))
-    assert 2 <= health.shortest_seconds <= 2 * PAUSE_JITTER
+    assert 2 <= health.shortest_seconds <= 2 * SPREAD
     assert health.longest_seconds == 20
     restless = made_by(minDelay=0, maxDelay=0).health(named(*BAD))
-    assert 1 <= restless.shortest_seconds <= PAUSE_JITTER
+    assert 1 <= restless.shortest_seconds <= SPREAD
     assert restless.longest_seconds == 1

@@ -18,7 +18,7 @@ from shared.reasons import Reason
 from shared.record import Record
 from shared.store import Store
 from shared.task import Task
-from shared.work.worker import record_of
+from shared.work.keeper import record_of
 from tests.support.asking import NO_JITTER, POLLED, TASK, ask, file_at, outcome, provider, record, rules, submitted
 from tests.support.clock import START_MS
 from tests.support.servers import GUARD_SECONDS, Cut, Peer, Says, Seen, Site, Wire
@@ -53,6 +53,7 @@ WHOLE = Record(
     outputs={"id": 12345678901234567890, "deep": {"a": [1.5]}}, partial={"rows": [1, 2]}, progress=0.25,
     submitted_at=START_MS - 1000, job_at=START_MS - 500, asked_at=START_MS - 200, resubmits=1, polls=4, errors=2,
     attempts=9, reason="http", unauthorized_at=START_MS - 100, saved="0123456789abcdef", confirmed_at=START_MS - 50,
+    result='{"a":1}',
 )  # fmt: skip
 
 

@@ -15,13 +15,14 @@ from shared.errors import ProviderFileError, TransportError
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Finding, Provider
 from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.part import YEAR_SECONDS
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.origin import Origin
 from shared.provider.wire.transport import Transport
 from shared.reasons import Reason
 from shared.record import Record
-from tests.support.asking import DONE, TASK, Secrets, ask, provider, record, rules
+from tests.support.asking import DONE, TASK, Secrets, ask, consistent, provider, record, rules
 from tests.support.clock import START_MS
 from tests.support.servers import Peer, Wire
 
@@ -141,7 +142,7 @@ def operations(urls: list[str], **more: Any) -> st.SearchStrategy[dict[str, Any]
                 ["application/json", "application/x-www-form-urlencoded", "text/plain", "text/csv"]
             ),
             "outputs": st.dictionaries(st.sampled_from(["id", "link"]), EXPRESSIONS, max_size=2),
-            "timeout": st.sampled_from([0.001, 5, 20, 1e6]),
+            "timeout": st.sampled_from([0.001, 5, 20, 600]),
             "decode": st.sampled_from(["auto", "json", "jsonl", "csv", "text"]),
             **more,
         },
@@ -171,12 +172,12 @@ ACCEPTORS = st.fixed_dictionaries(
     },
     optional={"on": st.lists(st.sampled_from(["submit", "poll", "result"]), min_size=1, unique=True)},
 )
-DELAYS = st.sampled_from([0, 0.001, 1, 5, 3600, 1e9])
+DELAYS = st.sampled_from([0, 0.001, 1, 5, 3600, YEAR_SECONDS])
 POLLING = st.fixed_dictionaries(
     {},
     optional={
         "initialDelay": DELAYS, "minDelay": DELAYS, "maxDelay": DELAYS,
-        "multiplier": st.sampled_from([1, 1.5, 10, 1e9]), "jitter": st.sampled_from(["full", "none"]),
+        "multiplier": st.sampled_from([1, 1.5, 10, 100]), "jitter": st.sampled_from(["full", "none"]),
         "maxWaitTime": st.sampled_from([0.001, 10, 86400]), "maxErrors": st.integers(0, 3),
         "maxResubmits": st.integers(0, 3), "notFoundGrace": DELAYS,
         "hints": st.lists(
@@ -186,7 +187,7 @@ POLLING = st.fixed_dictionaries(
             max_size=2,
         ),
     },
-)  # fmt: skip
+).map(consistent)  # fmt: skip
 SECURITY = st.lists(
     st.sampled_from([
         {"type": "http", "scheme": "bearer", "secret": "env:SECRET"},

@@ -15,7 +15,7 @@ from shared.queue import Becomes, Hold, Place, Settle, Which, new_token
 from tests.support.desk import LEASE_SECONDS, Desk, names, task
 from tests.support.keys import PARTS, PLACES, PROVIDER, RINGS, Bench, key_of
 from tests.support.memory_queue import MemoryQueue
-from tests.support.redis_servers import CLUSTERS, EVERY_KIND, SERVERS
+from tests.support.redis_servers import BARE, CLUSTERS, EVERY_KIND, SERVERS
 
 HOURS = 3600.0
 WHEREVER = pytest.mark.parametrize("place", [{"due_seconds": 60}, {"lease_seconds": 30}, {"dead": True}])
@@ -23,7 +23,7 @@ EVERY_CLAIM: tuple[Which, ...] = get_args(Which)
 NAMES = ("plain", "Ünïcødé 名前", "with space", "{queue:example}", "a:b:c", "0", "-inf", "[a", "(a", "x" * 256)
 
 
-@pytest.fixture(params=[*EVERY_KIND, *CLUSTERS])
+@pytest.fixture(params=[*EVERY_KIND, *CLUSTERS, BARE])
 def redis_kind(request: pytest.FixtureRequest) -> str:
     """Here the double too."""
     kind: str = request.param

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from shared import wiring
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.transport import Transport
+from shared.queue import client
 from shared.store import Store
 from shared.task import Task
 from tests.support.api_events import EVENTS, Context, sample
@@ -51,7 +51,7 @@ def feed(
 ) -> Callable[[str], Any]:
     """Feeds a sample event, by its file's name, to the handler that the name begins with."""
     monkeypatch.setenv("IDLE_SECONDS", "0")
-    monkeypatch.setattr("redis.Redis", SimpleNamespace(from_url=lambda *_, **__: redis_client))
+    monkeypatch.setattr(client, "client_of", lambda _: redis_client)
     monkeypatch.setattr(wiring, "clock", clock)
 
     def feed(name: str) -> Any:

@@ -1,15 +1,18 @@
 """The item's attributes, and JSON values in them that come back exactly."""
 
 import dataclasses
+import random
 from typing import Any
 
 import pytest
 from boto3.dynamodb.types import TypeSerializer
 
-from shared.codec import MAX_DEPTH
+from shared.bounds import BOUNDS
+from shared.codec import MAX_DEPTH, dumps
 from shared.errors import StoreTooLarge
 from shared.store import Item
-from shared.store.item import MAX_VALUE_BYTES, SHARDS, digest, open_key, open_keys, packed, parse
+from shared.store.item import MAX_NOTIFY, MAX_VALUE_BYTES, SHARDS, compressed, digest, open_key, open_keys, packed
+from shared.store.rows import parse
 from shared.task import Task
 from tests.support.items import pending_item
 
@@ -22,6 +25,7 @@ ATTRIBUTES: dict[str, Any] = {
     "updated_at": {"N": "2000"},
     "input_digest": {"S": "d"},
     "input": {"S": "{}"},
+    "open": {"S": "example#0"},
 }
 
 
@@ -59,14 +63,48 @@ def test_the_same_value_is_packed_to_the_same_bytes() -> None:
 @pytest.mark.parametrize("name", sorted(MAX_VALUE_BYTES))
 def test_a_value_over_its_limit_is_refused_before_anything_is_sent(name: str) -> None:
     incompressible = "".join(chr(0x4E00 + i * 7919 % 20000) for i in range(200_000))
-    with pytest.raises(StoreTooLarge, match=f"{name} takes .* bytes, the limit is {MAX_VALUE_BYTES[name]}"):
+    with pytest.raises(StoreTooLarge, match=f"{name} takes .* bytes.*, the limit is {MAX_VALUE_BYTES[name]}"):
         packed(incompressible, name)
+
+
+@pytest.mark.parametrize("name", sorted(MAX_VALUE_BYTES))
+def test_a_value_that_would_compress_well_is_measured_before(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C12: nine megabytes of one letter compress to nine kilobytes; nothing is compressed to find that out."""
+    quotes = 4 if name == "data" else 2  # as an answer carries it
+    fits = "d" * (BOUNDS[name].most - quotes)
+    assert len(packed(fits, name)) < MAX_VALUE_BYTES[name]
+    monkeypatch.setattr("shared.store.item.gzip", None)
+    for too_large in (fits + "d", "d" * 9_000_000):
+        with pytest.raises(StoreTooLarge, match=f"{name} takes .* bytes uncompressed, the limit is"):
+            packed(too_large, name)
+
+
+@pytest.mark.parametrize("high", [127, 0x7FF, 0xD7FF, 0x10FFFF])
+def test_even_noise_is_smaller_compressed_so_no_value_takes_more_than_its_bound(high: int) -> None:
+    noise = random.Random(1)
+    text = dumps("".join(chr(noise.randint(high // 2, high)) for _ in range(2500))).encode()
+    assert len(compressed(text)) <= len(text)
+
+
+def test_all_bounds_together_fit_into_an_item() -> None:
+    """C12: DynamoDB counts names and values of attributes, 3 bytes and one for each entry more for a map."""
+    largest = {
+        "task_id": 64 + 1 + BOUNDS["name"].most, "status": 9, "open": 64 + 3, "input_digest": 64, "begun_by": 16,
+        "group": BOUNDS["group"].most, "notify": BOUNDS["notify"].most * MAX_NOTIFY, "holder": 8, "attempt": 100,
+        **dict.fromkeys(("generation", "created_at", "updated_at", "completed_at", "expires_at"), 21),
+        **dict.fromkeys(("turn", "finished", "crashes", "news"), 21), **MAX_VALUE_BYTES,
+    }  # fmt: skip
+    assert set(Item.__slots__) - {"task", "submitted_at", "resubmits"} <= largest.keys()
+    assert sum(len(name) + size for name, size in largest.items()) < 400 * 1024
 
 
 def test_the_size_is_counted_in_bytes_not_characters() -> None:
     three_bytes_each = "".join(chr(0x4E00 + i * 7919 % 20000) for i in range(150_000))
     with pytest.raises(StoreTooLarge):
         packed(three_bytes_each, "data")
+    packed("名" * (BOUNDS["partial"].most // 3 - 1), "partial")
+    with pytest.raises(StoreTooLarge):
+        packed("名" * (BOUNDS["partial"].most // 3), "partial")
 
 
 @pytest.mark.parametrize(("now", "expired"), [(9_999, False), (10_000, True), (10_999, True)])

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 from unittest.mock import Mock
 
 import pytest
@@ -18,14 +18,16 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from shared.bounds import BOUNDS, Bound
 from shared.codec import Json, carried, dumps
 from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.settings import Settings
 from shared.store import Ended, Item, Store, Superseded, Table
 from shared.store import spill as module
-from shared.store.item import LINK_ABOVE_BYTES, MAX_VALUE_BYTES, Spilled, encoded, parse
-from shared.store.spill import LINK_SECONDS, MAX_SPILLED_BYTES, Link, Spill
+from shared.store.item import LINK_ABOVE_BYTES, MAX_VALUE_BYTES, Spilled, checked, compressed
+from shared.store.rows import parse
+from shared.store.spill import LINK_SECONDS, Link, Spill
 from shared.task import Task
 from tests.conftest import BUCKET, RETENTION_SECONDS, TABLE
 from tests.support.clock import Clock
@@ -56,6 +58,7 @@ BARE: dict[str, Any] = {
     "task_id": {"S": TASK.id},
     "status": {"S": "completed"},
     "input_digest": {"S": ""},
+    "input": {"S": "{}"},
     **{name: {"N": "7"} for name in ("generation", "created_at", "updated_at")},
 }
 """An item without data."""
@@ -177,7 +180,7 @@ def test_the_longest_name_makes_a_key_that_s3_takes() -> None:
 
 @pytest.mark.parametrize("over", [0, 1])
 def test_what_compressed_takes_as_much_as_is_allowed_stays_in_the_item(shelf: Shelf, over: int) -> None:
-    shelf = shelf.over(spill_bytes=len(encoded(LARGE)[1]) - over)
+    shelf = shelf.over(spill_bytes=len(compressed(checked(LARGE, "data"))) - over)
     item = shelf.completed()
     assert len(shelf.objects()) == over
     assert isinstance(item.data, Spilled) is bool(over)
@@ -209,16 +212,23 @@ def test_without_a_bucket_data_stay_in_the_item_up_to_its_limit(shelf: Shelf) ->
 def test_data_over_the_limit_of_s3_are_refused_and_nothing_is_written(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SPILLED_BYTES", SPILL_BYTES + 1)
+    """C12: counted uncompressed, before it is compressed."""
+    size = carried(dumps(LARGE))
+    compress = Mock(side_effect=gzip.compress)
+    monkeypatch.setattr("shared.store.item.gzip.compress", compress)
     item = shelf.begin()
-    with pytest.raises(StoreTooLarge, match=r"data takes \d+ bytes, the limit is 65537"):
+    monkeypatch.setitem(cast("dict[str, Bound]", BOUNDS), "data in S3", replace(BOUNDS["data in S3"], most=size - 1))
+    with pytest.raises(StoreTooLarge, match=rf"data in S3 takes {size} bytes uncompressed, the limit is {size - 1}"):
         shelf.complete(item, LARGE)
     assert shelf.there() == item
     assert shelf.objects() == {}
+    compress.assert_not_called()
+    monkeypatch.setitem(cast("dict[str, Bound]", BOUNDS), "data in S3", replace(BOUNDS["data in S3"], most=size))
+    assert isinstance(shelf.complete(item, LARGE), Item)
 
 
 def test_whatever_a_provider_may_answer_fits() -> None:
-    assert MAX_SPILLED_BYTES >= MAX_RESPONSE_BYTES
+    assert BOUNDS["data in S3"].most >= 4 * MAX_RESPONSE_BYTES  # an array of empty texts counts twice, and more as JSON
 
 
 # --- the first writer wins, here too

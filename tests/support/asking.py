@@ -13,6 +13,7 @@ from shared.errors import SecretUnavailable, TransportError
 from shared.outcome import Outcome
 from shared.provider import Finding, Provider
 from shared.provider.credentials.credentials import Credentials
+from shared.provider.language.faults import faults
 from shared.provider.language.rules import Rules
 from shared.provider.wire.transport import Transport
 from shared.record import Record
@@ -27,6 +28,12 @@ POLLED: dict[str, Any] = {
 }
 """A job that is submitted and asked after; `DONE` ends it."""
 NO_JITTER = {"jitter": "none"}
+
+
+def consistent(polling: dict[str, Json]) -> dict[str, Json]:
+    """The same delays, without those that are longer than others allow."""
+    too_long = {fault.partition(": ")[0] for fault in faults({"polling": polling})}
+    return {key: value for key, value in polling.items() if f"$.polling.{key}" not in too_long}
 
 
 class Secrets:

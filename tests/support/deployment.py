@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from handlers import enqueue, process, reconcile
 from shared import wiring
+from shared.queue import client
 from tests.support.api_events import Context, Event, rest
 from tests.support.backend import Backend
 from tests.support.simulator import EXAMPLE, JOB, Simulator
@@ -66,7 +66,7 @@ def deploy(patch: pytest.MonkeyPatch, folder: Path, backend: Backend, simulator:
         (folder / f"{name}.json").write_text(simulator.file(file), encoding="utf-8")
     patch.setenv("PROVIDERS_DIR", str(folder))
     patch.setenv("IDLE_SECONDS", "0")  # a tick ends as soon as nothing is due
-    patch.setattr("redis.Redis", SimpleNamespace(from_url=lambda *_, **__: backend.redis_client))
+    patch.setattr(client, "client_of", lambda _: backend.redis_client)
     patch.setattr(wiring, "dynamodb", lambda: backend.dynamodb_client)
     patch.setattr(wiring, "clock", backend.clock)
     return Deployment(**vars(backend), simulator=simulator)

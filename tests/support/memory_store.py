@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Self
 
+from shared.bounds import cut
 from shared.codec import Json, dumps, loads
-from shared.errors import StoreTooLarge
 from shared.record import Record
-from shared.store import Ended, Item, Superseded
+from shared.store import Ended, Holder, Item, Superseded
 from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
 from shared.task import Task
 from tests.support.items import pending_item
@@ -24,6 +24,8 @@ class MemoryStore:
         twin = type(self)(self._retention_seconds)
         twin.items = dict(self.items)
         return twin
+
+    def know_time(self) -> None: ...
 
     def get(self, task: Task, now: int) -> Item | None:
         item = self.items.get(task)
@@ -55,16 +57,33 @@ class MemoryStore:
         )  # fmt: skip
         return self.items[task]
 
-    def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> Superseded | None:
+    def take_over(self, task: Task, generation: int, by: Holder, came_back: int) -> Item | Superseded:
+        item = self.items.get(task)
+        if item is None or not item.is_pending(generation):
+            return Superseded(item)
+        if item.holder == by.holder and item.turn >= by.turn:
+            return item
+        turn = max(by.turn, item.turn + 1) if item.holder else by.turn
+        is_crash = turn > 1 and item.finished != turn - 1
+        crashes = 0 if not is_crash else item.crashes + 1 if came_back > 1 else 1
+        self.items[task] = dataclasses.replace(item, turn=turn, holder=by.holder, crashes=crashes)
+        return self.items[task]
+
+    def finished(self, task: Task, generation: int, by: Holder) -> Superseded | None:
+        return self._write(task, generation, by, **_ended(by))
+
+    def save(
+        self, task: Task, record: Record, now: int, *, by: Holder | None = None, resubmit: bool = False
+    ) -> Superseded | None:
         changes: dict[str, Any] = {"partial": _kept(record.partial, "partial")}
         if record.outputs is not None or resubmit:
             changes["outputs"] = None if record.outputs is None else _kept(record.outputs, "outputs")
         item = self.items.get(task)
-        if item is not None and item.resubmits >= record.resubmits + (not resubmit):
+        if item is not None and (item.resubmits >= record.resubmits + (not resubmit) or item.news > record.news):
             return Superseded(item)
         return self._write(
-            task, record.generation, updated_at=now, submitted_at=record.submitted_at, resubmits=record.resubmits,
-            **changes,
+            task, record.generation, by, updated_at=now, submitted_at=record.submitted_at, resubmits=record.resubmits,
+            **changes, **_ended(by),
         )  # fmt: skip
 
     def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
@@ -73,7 +92,7 @@ class MemoryStore:
         item = self.items.get(task)
         if item is None or item.resubmits != record.resubmits:
             return Superseded(item)
-        return self._write(task, record.generation, updated_at=now, **changes)
+        return self._write(task, record.generation, updated_at=now, news=item.news + 1, **changes)
 
     def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
         item = self.items.get(task)
@@ -88,12 +107,22 @@ class MemoryStore:
             task, generation, "completed", now, read_back=read_back, data=data, error=None, partial=None, outputs=None
         )
 
-    def fail(self, task: Task, generation: int, error: dict[str, Json], now: int, *, read_back: bool = True) -> Ended:
-        try:
-            error = _kept(error, "error")
-        except StoreTooLarge:
-            error = error | {"error": "the provider's error is too large to keep"}
-        return self._end(task, generation, "failed", now, read_back=read_back, error=error)
+    def fail(
+        self,
+        task: Task,
+        generation: int,
+        error: dict[str, Json],
+        now: int,
+        *,
+        by: Holder | None = None,
+        resubmits: int | None = None,
+        read_back: bool = True,
+    ) -> Ended:
+        error = _kept(error | {"error": cut(error["error"], "detail")}, "error")
+        item = self.items.get(task)
+        if item is not None and resubmits is not None and item.resubmits > resubmits:
+            return Superseded(item)
+        return self._end(task, generation, "failed", now, by, read_back=read_back, error=error)
 
     def cancel(self, task: Task, generation: int, now: int) -> Ended:
         return self._end(task, generation, "cancelled", now, read_back=True)
@@ -105,18 +134,37 @@ class MemoryStore:
             if item.updated_at < before:
                 yield item.task, item.generation
 
-    def _end(self, task: Task, generation: int, status: Status, now: int, *, read_back: bool, **changes: Any) -> Ended:
+    def _end(
+        self,
+        task: Task,
+        generation: int,
+        status: Status,
+        now: int,
+        by: Holder | None = None,
+        *,
+        read_back: bool,
+        **changes: Any,
+    ) -> Ended:
         ended = {"status": status, "completed_at": now, "updated_at": now, "notify": frozenset[str]()}
         expires_at = now // 1000 + self._retention_seconds
-        superseded = self._write(task, generation, **ended, expires_at=expires_at, **changes)
+        superseded = self._write(task, generation, by, **ended, expires_at=expires_at, **changes)
         return superseded or (self.items[task] if read_back else None)
 
-    def _write(self, task: Task, generation: int, **changes: Any) -> Superseded | None:
+    def _write(self, task: Task, generation: int, by: Holder | None = None, **changes: Any) -> Superseded | None:
         item = self.items.get(task)
         if item is None or item.generation != generation or item.status != "pending":
             return Superseded(item)
+        if by is not None:
+            if item.holder and (item.turn > by.turn or (item.turn == by.turn and item.holder != by.holder)):
+                return Superseded(item)
+            changes |= {"turn": by.turn, "holder": by.holder}
         self.items[task] = dataclasses.replace(item, **changes)
         return None
+
+
+def _ended(by: Holder | None) -> dict[str, Any]:
+    """What a holder's write after its attempt says of crashes."""
+    return {} if by is None else {"finished": by.turn, "crashes": 0}
 
 
 def _kept(value: Json, name: str) -> Json:

@@ -2,10 +2,12 @@
 
 import socket
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from botocore.exceptions import EndpointConnectionError
-from redis import Redis
+from redis import Redis, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 if TYPE_CHECKING:
@@ -47,22 +49,31 @@ class DynamoDBOutage(Outage[set[str]]):
 
 
 class RedisOutage(Outage[bool]):
-    """While `away`, every command of this client fails as on a closed port."""
+    """While `away`, every command of this client fails as on a closed port, or as `fails` says."""
 
     def __init__(self, client: "Redis") -> None:
         super().__init__(False)
+        self.fails: Callable[[], RedisError] = lambda: RedisConnectionError("Connection refused")
         self._execute: Any = client.execute_command
         client.execute_command = self._run  # type: ignore[method-assign]
 
     def _run(self, *arguments: Any, **options: Any) -> Any:
         self.calls.append(arguments[0])
         if self.away:
-            raise RedisConnectionError("Connection refused")
+            raise self.fails()
         return self._execute(*arguments, **options)
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What is asked meanwhile is served, and not listed."""
+        away, calls = self._away, list(self.calls)
+        self._away = False
+        yield
+        self._away, self.calls[:] = away, calls
 
 
 class Door:
-    """A port that takes every connection, notes it, and then closes it or says nothing."""
+    """A port that takes every connection, notes it, and then closes it at the first word or says nothing."""
 
     def __init__(self, *, silent: bool) -> None:
         self.knocks = 0
@@ -87,6 +98,7 @@ class Door:
             if self._silent:
                 self._open.append(connection)
             else:
+                connection.recv(1)  # a client that finds it closed before would connect once more
                 connection.close()
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from local.waiting import wait_until
 
 SLOTS = 16384
 
-Server = Callable[[Kind], RedisServer]
+Server = Callable[..., RedisServer]
 SERVERS = (
     "fakeredis", pytest.param("valkey", marks=pytest.mark.server), pytest.param("redis", marks=pytest.mark.server),
 )  # fmt: skip
@@ -28,14 +28,17 @@ CLUSTERS = (
     pytest.param("valkey cluster", marks=pytest.mark.server),
     pytest.param("redis cluster", marks=pytest.mark.server),
 )
+BARE = pytest.param("redis without HELLO CLIENT COMMAND CONFIG SCRIPT SELECT", marks=pytest.mark.server)
+"""As proxies and services are that stand before a Redis, or for one."""
+ALONE_AND_CLUSTER = ("fakeredis", CLUSTER_OF_THREE)
 EVERY_KIND = ("memory", *SERVERS, CLUSTER_OF_THREE)
 """The double too: a contract that runs on all of them holds it to what the servers do."""
 
 
-def server_or_skip(kind: Kind, port: int = 0) -> RedisServer:
+def server_or_skip(kind: Kind, port: int = 0, without: Sequence[str] = ()) -> RedisServer:
     """A server that is not started yet; a machine without one skips, CI fails."""
     try:
-        return RedisServer(kind, port)
+        return RedisServer(kind, port, without)
     except NoServerError as error:
         if os.environ.get("CI"):
             raise
@@ -43,14 +46,15 @@ def server_or_skip(kind: Kind, port: int = 0) -> RedisServer:
 
 
 @contextmanager
-def cluster_of(binary: Path, nodes: int) -> Iterator[list[int]]:
-    """A cluster whose nodes share the slots evenly; their ports."""
+def cluster_of(binary: Path, nodes: int, spares: int = 0) -> Iterator[list[int]]:
+    """A cluster whose nodes share the slots evenly, and spare ones that have none; their ports."""
     with ExitStack() as stack:
-        clients = [stack.enter_context(_node(binary, number)) for number in range(nodes)]
+        clients = [stack.enter_context(_node(binary, number)) for number in range(nodes + spares)]
         ports = [int(client.connection_pool.connection_kwargs["port"]) for client in clients]
         for number, client in enumerate(clients):
             first, after = (SLOTS * share // nodes for share in (number, number + 1))
-            client.execute_command("CLUSTER ADDSLOTSRANGE", first, after - 1)
+            if number < nodes:
+                client.execute_command("CLUSTER ADDSLOTSRANGE", first, after - 1)
             if number:
                 bus = clients[0].config_get("cluster-port")["cluster-port"]
                 client.execute_command("CLUSTER MEET", "127.0.0.1", ports[0], bus)

@@ -35,16 +35,18 @@ BETWEEN_SECONDS = 0.02
 class Trusting:
     """A store for which every task is pending in its first generation, and every write is well."""
 
+    def know_time(self) -> None: ...
+
     def get(self, task: Task, now: int) -> Item:
         return pending_item(task, START_MS)
 
-    def save(self, task: Task, record: Record, now: int, *, resubmit: bool = False) -> None:
+    def save(self, task: Task, record: Record, now: int, **options: Any) -> None:
         return None
 
     def complete(self, task: Task, generation: int, data: Any, now: int, *, read_back: bool = True) -> None:
         return None
 
-    def fail(self, task: Task, generation: int, error: Any, now: int, *, read_back: bool = True) -> None:
+    def fail(self, task: Task, generation: int, error: Any, now: int, **options: Any) -> None:
         return None
 
 

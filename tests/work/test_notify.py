@@ -1,6 +1,7 @@
 """Notifying: every end in the stream is told to those who wait, in the words of who they are, and never for ever."""
 
 import base64
+import copy
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from shared.task import Task
 from shared.work.notify import MAX_CAUSE, MAX_RESULT_BYTES, Notifier
 from tests.support.api_events import Context, sample
 from tests.support.clock import Clock
+from tests.support.damage import SECRET
 
 TASK = Task("example", "a")
 STATES, FUNCTIONS = "stepFunctionsToken:AAAA", "durableCallbackId:BBBB"
@@ -186,8 +188,47 @@ def test_what_could_not_be_told_is_handed_in_again_and_keeps_nobody_else_waiting
     whole = compact(identity(item) | {"data": 1})
     workflows.refuse("send_durable_execution_callback_success", "TooManyRequestsException")
     workflows.expect("send_task_success", taskToken="AAAA", output=whole)
-    broken = {"dynamodb": {"SequenceNumber": "1", "OldImage": {"open": {"S": "x"}, "notify": {"SS": ["x:y"]}}}}
+    broken = {"dynamodb": {"SequenceNumber": "1", "OldImage": 7}}
     assert workflows.notifier.tell_ends([broken, record]) == ["1", record["dynamodb"]["SequenceNumber"]]
+
+
+@pytest.mark.promise("told", "an item that is damaged is reported, and delays nobody else")
+@pytest.mark.parametrize(
+    ("image", "changes"),
+    [("NewImage", {"status": {"N": "1"}}), ("NewImage", {"generation": None}), ("NewImage", {"data": {"S": SECRET}}),
+     ("NewImage", {"data": None}), ("NewImage", {"task_id": {"S": "?"}}), ("NewImage", {"status": {"S": "pending"}}),
+     ("NewImage", {"status": {"S": "failed"}, "error": {"S": '{"reason":1}'}}), ("OldImage", {"notify": {"L": []}}),
+     ("OldImage", {"notify": SECRET})],
+)  # fmt: skip
+def test_an_end_whose_item_is_damaged_is_reported_once_and_keeps_nobody_waiting(
+    workflows: Workflows, image: str, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """C4."""
+    item = workflows.ended("completed", 1)
+    record = workflows.changes()[-1]
+    broken = copy.deepcopy(record)
+    changed = broken["dynamodb"][image] | changes
+    broken["dynamodb"][image] = {name: value for name, value in changed.items() if value is not None}
+    workflows.expect("send_task_success", taskToken="AAAA", output=compact(identity(item) | {"data": 1}))
+    assert workflows.notifier.tell_ends([broken, record]) == []
+    assert [line.message for line in caplog.records] == ["item unreadable"]
+    assert SECRET not in repr([vars(line) for line in caplog.records])
+
+
+def test_a_body_that_is_no_base64_is_damaged(workflows: Workflows, caplog: pytest.LogCaptureFixture) -> None:
+    workflows.ended("completed", 1)
+    record = workflows.changes()[-1]
+    record["dynamodb"]["NewImage"]["data"] = {"B": "x"}
+    assert workflows.notifier.tell_ends([record]) == []
+    assert [line.message for line in caplog.records] == ["item unreadable"]
+
+
+@pytest.mark.parametrize("target", ["stepFunctionsToken:", "durableCallbackId:", ""])
+def test_a_token_that_cannot_even_be_sent_is_dropped(
+    workflows: Workflows, target: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Notifier(boto3.client("stepfunctions"), boto3.client("lambda")).tell(target, workflows.ended("cancelled"))
+    assert [line.message for line in caplog.records] == ["notify dropped"]
 
 
 @pytest.mark.promise("told", "a waiter that is gone or may not be told delays nobody")

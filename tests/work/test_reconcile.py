@@ -8,14 +8,17 @@ from typing import Any, Literal
 
 import pytest
 
+from shared.errors import StoreUnavailable
 from shared.queue import Add, Place
 from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work import reconcile
+from shared.work.keeper import record_of
 from shared.work.reconcile import STOP_SECONDS, Reconciler
-from shared.work.worker import record_of
 from tests.support.backend import Backend
+from tests.support.damage import DAMAGES, SECRET, damage_item
+from tests.support.redis_servers import ALONE_AND_CLUSTER
 from tests.support.simulator import EXAMPLE, provider_at
 
 LEASE_SECONDS = 30.0
@@ -49,6 +52,13 @@ class Repairs(Backend):
     def place(self, item: Item) -> Place:
         """Where its task is."""
         return self.queue.look([item.task], records=True)[0]
+
+
+@pytest.fixture(params=ALONE_AND_CLUSTER)
+def redis_kind(request: pytest.FixtureRequest) -> str:
+    """A cluster of several nodes too."""
+    kind: str = request.param
+    return kind
 
 
 @pytest.fixture
@@ -123,10 +133,12 @@ def test_what_redis_holds_in_this_generation_or_a_higher_one_is_left_as_it_is(
 ) -> None:
     item = repairs.begun()
     repairs.seed("a", generation=item.generation + ahead, **where)
+    if ahead:
+        repairs.store.cancel(item.task, item.generation, repairs.clock())
+        repairs.begin(item.task)
+        stale = [(item.task, item.generation)]
+        repairs.patch.setattr(repairs.store, "open_since", lambda name, _: iter(stale if name == "example" else []))
     if where is DEAD:  # else the dead letter would be taken for one of an earlier failure
-        if ahead:
-            repairs.store.cancel(item.task, item.generation, repairs.clock())
-            repairs.begin(item.task)
         repairs.store.fail(item.task, item.generation + ahead, FAILURE, repairs.clock())
     before = repairs.bench.parts()
     assert "requeued" not in repairs.run()["example"]
@@ -257,6 +269,56 @@ def test_a_dead_letter_that_another_run_has_just_forgotten_is_counted_and_said_t
     assert [(line.message, vars(line)["task"]) for line in caplog.records] == [("forgotten", "b")]
 
 
+# --- items that are damaged
+
+
+@pytest.mark.promise("faults", "an item that is damaged: reported by its key, and nobody else's trouble")
+def test_an_item_that_is_damaged_is_reported_and_all_others_come_back(
+    repairs: Repairs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C4."""
+    damaged_ones = {f"{number}": damage for number, damage in enumerate(DAMAGES)}
+    for name in (*damaged_ones, *"abcdefghij"):
+        repairs.begun(name, age_seconds=0)
+    for name, damage in damaged_ones.items():
+        damage_item(repairs.dynamodb_client, Task("example", name), damage)
+    repairs.clock.advance(3600)
+    tally = repairs.run()
+    unlisted = {name for name, damage in damaged_ones.items() if DAMAGES[damage][1].keys() & {"open", "updated_at"}}
+    listed = damaged_ones.keys() - unlisted
+    assert tally["example"] == {"seen": 10 + len(listed), "unreadable": len(listed), "requeued": 10}
+    assert tally["coin"] == {"seen": 1, "unreadable": 1}  # its index has a task of the other
+    assert repairs.state().keys() == set("abcdefghij")
+    said = {vars(line)["task_id"]: vars(line)["attribute"] for line in caplog.records if line.levelname == "ERROR"}
+    keys = {f"example/{name}": DAMAGES[damaged_ones[name]][0] for name in listed}
+    foreign = f"example/{list(DAMAGES).index('open of another provider')}"
+    assert said == keys | {foreign: "open"}
+    assert {line.message for line in caplog.records if line.levelname == "ERROR"} == {"item unreadable"}
+    assert SECRET not in repr([vars(line) for line in caplog.records])
+
+
+@pytest.mark.parametrize("where", [{"due_seconds": 60}, {"dead": True}], ids=["waiting", "dead"])
+def test_what_redis_has_of_a_damaged_item_is_left_and_reported_once_a_run(
+    repairs: Repairs, where: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    item = repairs.begun()
+    damage_item(repairs.dynamodb_client, item.task, "partial cut")
+    repairs.seed("a", generation=item.generation, **where)
+    before = repairs.bench.parts()
+    unread = 1 if "dead" in where else 0  # what Redis has just as the index lists it costs no read
+    assert repairs.run()["example"].get("unreadable", 0) == unread == len(caplog.records)
+    assert repairs.bench.parts() == before
+
+
+def test_a_row_that_names_no_task_is_reported_too(repairs: Repairs, caplog: pytest.LogCaptureFixture) -> None:
+    row: Any = {"open": {"S": "example#3"}, "updated_at": {"N": "1"}, "generation": {"N": "7"}}
+    for task_id in ("example/a\x07", "no task", "coin/a"):
+        repairs.dynamodb_client.put_item(TableName="meanwhile", Item=row | {"task_id": {"S": task_id}})
+    repairs.begun("sound")
+    assert repairs.run() == {"coin": {}, "example": {"seen": 4, "unreadable": 3, "requeued": 1}}
+    assert {vars(line).get("task_id") for line in caplog.records} >= {"example/a\x07", "no task", "coin/a"}
+
+
 # --- again, at once, in time, and when others are away
 
 
@@ -306,8 +368,9 @@ def test_dead_letters_are_left_to_the_next_run_too(repairs: Repairs) -> None:
 def test_redis_away_is_counted_and_nothing_is_lost(repairs: Repairs, caplog: pytest.LogCaptureFixture) -> None:
     repairs.begun()
     repairs.redis.away = True
-    assert repairs.run() == {"coin": {"unreachable": 1}, "example": {"unreachable": 1}}
-    assert {line.message for line in caplog.records} == {"reconcile stopped"}
+    tally = repairs.run()  # C10: what all providers share is met once
+    assert sum(one.get("unreachable", 0) for one in tally.values()) == 1
+    assert [line.message for line in caplog.records] == ["reconcile stopped"]
     repairs.redis.away = False
     assert repairs.run()["example"]["requeued"] == 1
 
@@ -316,7 +379,9 @@ def test_redis_away_is_counted_and_nothing_is_lost(repairs: Repairs, caplog: pyt
 def test_dynamodb_away_is_counted_and_nothing_is_changed(repairs: Repairs, operation: str) -> None:
     repairs.begun()
     repairs.dynamodb.away = {operation}
-    assert repairs.run()["example"] == {"unreachable": 1}
+    tally = repairs.run()
+    assert sum(one.get("unreachable", 0) for one in tally.values()) == 1
+    assert repairs.dynamodb.calls.count(operation) == 1
     assert repairs.state() == {}
 
 
@@ -324,7 +389,14 @@ def test_one_provider_with_errors_does_not_keep_another_waiting(repairs: Repairs
     repairs.seed("x", provider="coin", dead=True)
     item = repairs.begun()
     repairs.seed("a", generation=item.generation, due_seconds=9)
-    repairs.dynamodb.away = {"GetItem"}
+    get = repairs.store.get
+
+    def throttled(task: Task, now: int) -> Item | None:
+        if task.provider == "coin":
+            raise StoreUnavailable("DynamoDB: ThrottlingException")
+        return get(task, now)
+
+    repairs.patch.setattr(repairs.store, "get", throttled)
     assert repairs.run() == {"coin": {"unreachable": 1}, "example": {"seen": 1}}
 
 

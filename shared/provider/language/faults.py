@@ -1,5 +1,6 @@
-"""What is wrong with a provider file that types cannot say: what cannot work where it stands."""
+"""What is wrong with a provider file that types cannot say: what cannot work where it stands, or contradicts itself."""
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -8,10 +9,17 @@ from shared.errors import ProviderFileError
 from shared.provider.language.acceptor import is_status
 from shared.provider.language.expression import Expression
 from shared.provider.language.operation import WITH_PLACEHOLDERS
+from shared.provider.language.part import YEAR_SECONDS
 from shared.provider.language.placeholder import placeholders
+from shared.provider.language.polling import DEFAULT_MAX_WAIT_SECONDS
 
 ROOTS = {"input": "", "outputs": "", "response": "", "task": "id, name and provider", "callback": "url"}
 """What placeholders may read, and of which fields where not all are known."""
+LONGEST = (
+    ("minDelay", "maxDelay"), ("minDelay", "maxWaitTime"), ("initialDelay", "maxWaitTime"),
+    ("notFoundGrace", "maxWaitTime"),
+)  # fmt: skip
+"""Spans of a file's polling, each with one that it may not be longer than."""
 
 
 def faults(file: Json) -> Iterator[str]:
@@ -20,6 +28,7 @@ def faults(file: Json) -> Iterator[str]:
         return
     for location, operation, follows in operations(file):
         yield from _operation(location, operation, follows=follows)
+    yield from _delays(file)
     acceptors = file.get("acceptors")
     for i, one in enumerate(acceptors if isinstance(acceptors, list) else []):
         if isinstance(one, dict) and one.get("matcher") == "status" and "expected" in one:
@@ -38,6 +47,28 @@ def operations(file: dict[str, Json]) -> Iterator[tuple[str, dict[str, Json], bo
                 asks_again = key == "submit" and one is several[-1] and "poll" not in file
                 follows = key == "result" or (key == "submit" and i > 0 and not asks_again)
                 yield f"$.{key}[{i}]" if len(several) > 1 else f"$.{key}", one, follows
+
+
+def _delays(file: dict[str, Json]) -> Iterator[str]:
+    """Spans that are longer than what bounds them. What the file leaves out yields to what it gives (`polling.py`)."""
+    given = _numbers(file.get("polling"))
+    most = given.get("maxWaitTime", DEFAULT_MAX_WAIT_SECONDS)
+    bounds = {"maxDelay": given.get("maxDelay", math.inf), "maxWaitTime": most}
+    for key, bound in LONGEST:
+        if given.get(key, 0) > bounds[bound]:
+            is_default = "" if bound in given else ", as it is left out"
+            yield f"$.polling.{key}: {given[key]:.15g} s is longer than {bound} ({bounds[bound]:.15g} s{is_default})"
+    limits = file.get("limits")
+    rate = _numbers(limits.get("rate") if isinstance(limits, dict) else None)
+    each = rate.get("seconds", 0) / max(rate.get("requests", math.inf), 1)
+    if each > most:
+        yield f"$.limits.rate: one attempt in {each:.15g} s, but a task ends after maxWaitTime ({most:.15g} s)"
+
+
+def _numbers(part: Json) -> dict[str, float]:
+    """The numbers of an object, as far as types take them."""
+    items = part.items() if isinstance(part, dict) else ()
+    return {key: one for key, one in items if type(one) in (int, float) and 0 <= one <= YEAR_SECONDS}
 
 
 def _operation(location: str, operation: dict[str, Json], *, follows: bool) -> Iterator[str]:

@@ -1,18 +1,20 @@
 """What all workers together may ask of the provider."""
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from shared.limits import Limits
-from shared.provider.language.part import AtLeastOne, Part, Positive, says
+from shared.provider.language.part import YEAR_SECONDS, AtLeastOne, Part, says
+
+Interval: TypeAlias = Annotated[float, Meta(ge=0.001, le=YEAR_SECONDS)]
 
 
 class Rate(Part, frozen=True):
     """Attempts that may begin in a span of time, evenly."""
 
     requests: Annotated[AtLeastOne, says("so many attempts …")]
-    seconds: Annotated[Positive, says("… in so many seconds, evenly")]
+    seconds: Annotated[Interval, says("… in so many seconds, evenly")]
     burst: Annotated[AtLeastOne, says("so many at once after a quiet time: first up to `requests` + `burst` - 1")] = 1
 
 

@@ -2,15 +2,16 @@
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import field
+from msgspec import Meta, field
 
 from shared.codec import Json
 from shared.provider.language.expression import Expression
-from shared.provider.language.part import ABSENT, Part, Positive, by_default, says
+from shared.provider.language.part import ABSENT, Part, by_default, says
 from shared.provider.language.placeholder import placeholders
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Decoding: TypeAlias = Literal["auto", "json", "jsonl", "csv", "text", "url"]
+Timeout: TypeAlias = Annotated[float, Meta(gt=0, le=600)]
 ContentType: TypeAlias = Literal["application/json", "application/x-www-form-urlencoded", "text/plain", "text/csv"]
 
 DEFAULT_TIMEOUT_SECONDS = 20.0
@@ -44,7 +45,7 @@ class Operation(Part, frozen=True, kw_only=True):
     ] = by_default(ABSENT)
     optional: Annotated[bool, says("result: when the URL has no value the data is null, not tried again")] = False
     timeout: Annotated[
-        Positive, says("seconds for this request, never more than what is left of the attempt (`ATTEMPT_SECONDS`)")
+        Timeout, says("seconds for this request, never more than what is left of the attempt (`ATTEMPT_SECONDS`)")
     ] = DEFAULT_TIMEOUT_SECONDS
 
     def placed(self) -> list[tuple[str, Expression]]:

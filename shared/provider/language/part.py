@@ -10,11 +10,11 @@ from shared.errors import ProviderFileError
 from shared.provider.language.expression import Expression
 from shared.provider.wire.origin import has_origin
 
-_MOST = 1e300  # sums and products of larger numbers could be infinite
+YEAR_SECONDS = 31_536_000.0  # the longest span in a file
+_MOST = 100_000  # the largest number: so many times the longest span in ms is still exact in the scripts' numbers
 
-Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST)]
-Factor: TypeAlias = Annotated[float, Meta(ge=1, le=_MOST)]
-Positive: TypeAlias = Annotated[float, Meta(gt=0, le=_MOST)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=YEAR_SECONDS)]
+Positive: TypeAlias = Annotated[float, Meta(gt=0, le=YEAR_SECONDS)]
 Count: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST, multiple_of=1)]
 AtLeastOne: TypeAlias = Annotated[float, Meta(ge=1, le=_MOST, multiple_of=1)]  # a float, for 3.0 is as whole as 3
 

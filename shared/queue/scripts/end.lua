@@ -11,8 +11,9 @@ local asked, replies = rows(1, { 'name', 'generation', 'becomes' }), {}
 local marks, out, forgotten, buried, states = {}, {}, {}, {}, {}
 for i, text in ipairs(call('HMGET', state, asked.name)) do
   local name, becomes, own, holder, turn, back = asked.name[i], asked.becomes[i], parse(text)
-  local ends, lease_ends = tonumber(own) <= tonumber(asked.generation[i]), redis.call('ZSCORE', leases, name)
-  if becomes == 'buried' then ends = own == asked.generation[i] and redis.call('ZSCORE', queue, name) end
+  local ends, score = tonumber(own) <= tonumber(asked.generation[i]), redis.call('ZSCORE', queue, name)
+  if becomes == 'buried' then ends = own == asked.generation[i] and score end
+  local lease_ends = tonumber(score or 1) == 0 and redis.call('ZSCORE', leases, name) -- any other is left over
   replies[i] = ends and 1 or 0
   if ends and MARKS[becomes] and now < tonumber(lease_ends or 0) then
     marks[#marks + 1], marks[#marks + 2] = name, state_of(own, holder, turn .. MARKS[becomes], back)
@@ -20,7 +21,7 @@ for i, text in ipairs(call('HMGET', state, asked.name)) do
     out[#out + 1] = name
     if becomes == 'buried' then
       buried[#buried + 1] = name
-      states[#states + 1], states[#states + 2] = name, state_of(own, '', turn, 0)
+      states[#states + 1], states[#states + 2] = name, state_of(own, '', turn, '0')
     else
       forgotten[#forgotten + 1] = i
     end

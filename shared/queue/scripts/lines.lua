@@ -7,25 +7,30 @@ local FRESH, WITH_JOB = { lines = lines, ring = ring }, { lines = job_lines, rin
 
 local LAST = 9999999999999 -- the latest that is told apart, in 2286
 
-local function due_text(due) return string.format('%013.0f', math.min(due, LAST)) end
+local function due_text(due) return string.format('%013d', math.min(due, LAST)) end
 
 -- Entries of a group, the oldest first.
 local function line_of(lane, group, offset, count)
   return redis.call('ZRANGEBYLEX', lane.lines, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', offset, count)
 end
 
--- Where tasks belong: for each place its members, with the group of each in a lane. `dues`: false for one that does not
--- wait; `backs`: how often each came back.
-local function places(names, dues, backs)
-  local whose, has_job, found = call('HMGET', groups, names), call('SMISMEMBER', jobs, names), {}
-  for _, place in ipairs({ once, often, FRESH, WITH_JOB }) do found[place] = { members = {}, dues = {}, groups = {} } end
+-- Where tasks belong: for each place that any of them belongs to its members, with the group of each in a lane. `dues`:
+-- false for one that does not wait; `backs`: how often each came back, as text; the others are looked up unless given.
+local function places(names, dues, backs, whose, has_job)
+  whose, has_job = whose or call('HMGET', groups, names), has_job or call('SMISMEMBER', jobs, names)
+  local found = {}
   for i, name in ipairs(names) do
     local due, back = dues[i], backs[i]
     if due then
-      local place = found[back == 1 and once or back > 1 and often or has_job[i] == 1 and WITH_JOB or FRESH]
-      local at, group = #place.members + 1, (whose[i] or ''):gsub('%z', ' ')
-      place.members[at], place.dues[at], place.groups[at] = name, due, group
-      if back == 0 then place.members[at] = group .. '\0' .. due_text(due) .. '\0' .. name end
+      local place = back == '0' and (has_job[i] == 1 and WITH_JOB or FRESH) or back == '1' and once or often
+      local there = found[place]
+      if not there then
+        there = { members = {}, dues = {}, groups = {} }
+        found[place] = there
+      end
+      local at, group = #there.members + 1, whose[i] and whose[i]:gsub('%z', ' ') or ''
+      there.members[at], there.dues[at], there.groups[at] = name, due, group
+      if back == '0' then there.members[at] = group .. '\0' .. due_text(due) .. '\0' .. name end
     end
   end
   return found
@@ -35,11 +40,12 @@ end
 local function join_ring(lane, whose, dues)
   local soonest, names, sooner = {}, {}, {}
   for i, group in ipairs(whose) do
-    if not soonest[group] then names[#names + 1] = group end
-    soonest[group] = math.min(soonest[group] or math.huge, math.max(dues[i], now))
+    local due = soonest[group]
+    if not due then names[#names + 1] = group end
+    if not due or dues[i] < due then soonest[group] = dues[i] end
   end
   for i, at in ipairs(call('ZMSCORE', lane.ring, names)) do
-    local turn = soonest[names[i]]
+    local turn = math.max(soonest[names[i]], now)
     if not at or tonumber(at) >= now + 1 and tonumber(at) > turn then
       sooner[#sooner + 1], sooner[#sooner + 2] = turn, names[i]
     end
@@ -48,15 +54,15 @@ local function join_ring(lane, whose, dues)
 end
 
 -- Let tasks that wait stand in line, once group and job of each are known; how many did not.
-local function line_up(names, dues, backs)
+local function line_up(names, dues, backs, whose, has_job)
   if #names == 0 then return 0 end
   local added = 0
-  for place, found in pairs(places(names, dues, backs)) do
+  for place, found in pairs(places(names, dues, backs, whose, has_job)) do
     local scores = {}
     for i, member in ipairs(found.members) do
       scores[2 * i - 1], scores[2 * i] = place.ring and 0 or found.dues[i], member
     end
-    if #scores > 0 then added = added + call('ZADD', place.lines or place, scores) end
+    added = added + call('ZADD', place.lines or place, scores)
     if place.ring then join_ring(place, found.groups, found.dues) end
   end
   return added
@@ -67,7 +73,7 @@ local function step_out(names)
   if #names == 0 then return end
   local dues, backs = call('ZMSCORE', queue, names), {}
   for i, due in ipairs(dues) do
-    dues[i], backs[i] = tonumber(due or 0) > 0 and tonumber(due), 0
+    dues[i], backs[i] = tonumber(due or 0) > 0 and tonumber(due), '0'
   end
   call('ZREM', once, names)
   call('ZREM', often, names)

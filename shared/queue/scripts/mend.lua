@@ -2,13 +2,13 @@
 --
 -- Promise   Tasks of the main set that stand in no line are put there; a due time that is none becomes now. What stands in
 --           a line though the main set does not say so is removed, and with it a group's turn where the group has
---           nothing. Names that are neither in the main set nor dead are told: the caller asks their items what becomes
---           of them.
+--           nothing; so is what is left beside a dead letter. Names that are neither in the main set nor dead are told:
+--           the caller asks their items what becomes of them.
 -- ARGV      1 which of KEYS to go through  2 where to go on, 0 first
 -- Returns   where to go on (0: that was all), names of tasks that a key knows but neither the main set nor the dead
 local key, STEP = KEYS[tonumber(ARGV[1])], 200
-local SCAN = { hash = 'HSCAN', zset = 'ZSCAN', set = 'SSCAN' }
-local scan = SCAN[redis.call('TYPE', key).ok]
+local KINDS = { hash = { 'HSCAN', 'HDEL' }, zset = { 'ZSCAN', 'ZREM' }, set = { 'SSCAN', 'SREM' } }
+local scan, remove = unpack(KINDS[redis.call('TYPE', key).ok] or {})
 if not scan then return { '0', {} } end
 local found = redis.call(scan, key, ARGV[2], 'COUNT', STEP)
 local entries, width, strays = found[2], scan == 'SSCAN' and 1 or 2, {}
@@ -26,7 +26,7 @@ local function tidy(place, names)
     local _, _, _, back = parse(text)
     dues[i], backs[i] = tonumber(dues[i] or 0) > 0 and tonumber(dues[i]), back
   end
-  for _, member in ipairs(places(names, dues, backs)[place].members) do by_right[member] = true end
+  for _, member in ipairs((places(names, dues, backs)[place] or { members = {} }).members) do by_right[member] = true end
   for _, member in ipairs(members()) do
     if not by_right[member] then wrong[#wrong + 1] = member end
   end
@@ -56,8 +56,14 @@ elseif key == ring or key == job_ring then
   end
   call('ZREM', lane.ring, empty)
 else
+  local beside = {} -- of a dead letter nothing but its state is left
   for _, name in ipairs(members()) do
-    if not redis.call('ZSCORE', queue, name) and not redis.call('ZSCORE', dead, name) then strays[#strays + 1] = name end
+    if not redis.call('ZSCORE', queue, name) then
+      local is_dead = redis.call('ZSCORE', dead, name)
+      local list = is_dead and beside or strays
+      if not (is_dead and key == state) then list[#list + 1] = name end
+    end
   end
+  call(remove, key, beside)
 end
 return { found[1], strays }

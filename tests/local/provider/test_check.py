@@ -134,8 +134,8 @@ def test_a_number_that_is_said_to_stand_in_the_body_is_none(write: Write, call: 
             {"security": [{"type": "bearer"}]},
             '$.security[0].type: is written {"type": "http", "scheme": "bearer"}; the',
         ),
-        ({"polling": {"minDelay": 1e308}}, "$.polling.minDelay: is too large"),
-        ({"polling": {"maxErrors": 10**399}}, "$.polling.maxErrors: is too large"),
+        ({"polling": {"minDelay": 1e308}}, "$.polling.minDelay: must be a number from 0 up to 31536000"),
+        ({"polling": {"maxErrors": 10**399}}, "$.polling.maxErrors: must be a whole number from 0 up to 100000"),
     ],
 )
 def test_a_fault_leads_to_what_was_perhaps_meant(write: Write, call: Call, changes: Json, advice: str) -> None:

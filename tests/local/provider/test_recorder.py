@@ -12,7 +12,7 @@ from shared.codec import Json
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
 from tests.support.provider_tools import OAUTH, Desk, submit
-from tests.support.servers import Cut, Says
+from tests.support.servers import Cut, Says, Seen
 
 
 def test_a_recorded_conversation_is_a_vector_that_replays(desk: Desk) -> None:
@@ -39,6 +39,17 @@ def test_a_recorded_conversation_is_a_vector_that_replays(desk: Desk) -> None:
 ])  # fmt: skip
 def test_whatever_is_recorded_replays(desk: Desk, changes: dict[str, Json]) -> None:
     desk.record("--input", '{"q": ["x", 1]}', steps="steps", **changes)
+
+
+def test_a_date_is_recorded_with_the_answers_own_so_that_it_means_the_same_span_in_a_replay(desk: Desk) -> None:
+    """C13."""
+
+    def answer(seen: Seen) -> Says | Cut:
+        headers = {"Date": "Mon, 01 Jan 2029 00:00:00 GMT", "Retry-After": "Mon, 01 Jan 2029 00:01:00 GMT"}
+        return Says(202, {"id": "r/1"}, headers) if seen.method == "POST" else desk.api.answer(seen)
+
+    desk.api.site.answer = answer
+    assert desk.record()["steps"][0]["expect"]["delay"] == 60
 
 
 def test_a_trial_of_another_server_replays_as_it_was(desk: Desk) -> None:

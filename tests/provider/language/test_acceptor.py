@@ -9,7 +9,7 @@ from shared.outcome import Failed
 from shared.provider.language.acceptor import TRANSIENT_STATUSES, Acceptor, judge
 from shared.provider.language.expression import Expression
 from shared.reasons import Reason
-from tests.support.asking import DONE, ask, outcome, provider, rules, submitted
+from tests.support.asking import DONE, NO_JITTER, ask, outcome, provider, rules, submitted
 from tests.support.servers import Says, Site
 
 ENVELOPE: dict[str, Any] = {"statusCode": 200, "headers": {}, "body": {}, "url": "", "input": {}, "outputs": {}}
@@ -119,7 +119,7 @@ def test_known_words_end_a_task_and_unknown_ones_leave_it_pending(word: Any, kin
 @pytest.mark.promise("faults", "a job that never ends, and unexpected words")
 def test_an_unknown_word_is_polled_no_longer_than_the_file_allows() -> None:
     with Site(Says(200, {"status": "exploded"})) as site:
-        asked = provider(rules(site.url, polling={"minDelay": 60, "maxDelay": 60, "maxWaitTime": 600}))
+        asked = provider(rules(site.url, polling={"minDelay": 60, "maxDelay": 60, "maxWaitTime": 600} | NO_JITTER))
         known, now, asks = submitted(), submitted().created_at, 0
         while True:
             found = ask(asked, known, now=now)

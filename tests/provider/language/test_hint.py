@@ -88,6 +88,39 @@ def test_any_hint_is_a_finite_time_to_come_or_none(value: Any, unit: Any) -> Non
     assert found is None or 0 <= found < float("inf")
 
 
+# --- instants are read by the clock of whoever says them
+
+
+SKEWED = [Hint(argument=Expression("body.at"), unit="http-date"), Hint(argument=Expression("body.epoch"), unit="epoch")]
+
+
+@pytest.mark.parametrize("ahead", [-86_400, -300, 0, 300])
+def test_an_instant_is_read_by_the_answers_own_date_however_our_clock_goes(ahead: float) -> None:
+    """C13."""
+    theirs = {"date": date(ahead)}
+    assert hinted(theirs | {"retry-after": date(ahead + 120)}) == 120
+    assert hinted(theirs | {"retry-after": date(ahead - 120)}) == 0
+    assert hinted(theirs, *SKEWED, body={"at": date(ahead + 120)}) == 120
+    assert hinted(theirs, *SKEWED, body={"epoch": NOW / 1000 + ahead + 120}) == 120
+    assert hinted(theirs | {"retry-after": "120"}) == 120
+
+
+@pytest.mark.parametrize(
+    "junk", ["", "now", "-1", "2026-01-01T00:00:00Z", "Sun, 99 Nov 1994 08:49:37 GMT", None, 5, []]
+)
+def test_where_the_answer_has_no_date_an_instant_is_read_by_our_clock(junk: Any) -> None:
+    """C13."""
+    assert hinted({"date": junk, "retry-after": date(120)}) == 120
+    assert hinted({"date": junk}, *SKEWED, body={"epoch": NOW / 1000 + 120}) == 120
+
+
+def test_a_date_in_an_answer_means_the_span_after_its_own_date() -> None:
+    """C13: our clock goes 300 s ahead."""
+    headers = {"Date": date(-300), "Retry-After": date(-180)}
+    with Site(Says(200, {"status": "working"}, headers)) as site:
+        assert outcome(ask(provider(rules(site.url, polling=PACE))))["delay_seconds"] == 120
+
+
 # --- what the task does with it
 
 

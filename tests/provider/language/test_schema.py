@@ -75,7 +75,7 @@ WRONG: tuple[Json, ...] = (
 
 BEYOND_A_SCHEMA = (
     "is not JMESPath", "must be a reference", "must be an absolute", "uses response", "must be a status",
-    "url is for result", "outputs, task, callback and response",
+    "url is for result", "outputs, task, callback and response", "s is longer than max", "ends after maxWaitTime",
 )  # fmt: skip
 """What only the types and the cross-checks refuse: a schema without formats cannot say it."""
 
@@ -196,7 +196,7 @@ def test_check_finds_faults_where_production_does_and_nowhere_else() -> None:
     assert [what for what, file in samples if bool(told(file)) != bool(fault(file))] == []
 
 
-@pytest.mark.parametrize("value", [3.0, 1e20, 10**30, 0, -0.0])
+@pytest.mark.parametrize("value", [3.0, 1e5, 10**5, 0, -0.0])
 def test_a_whole_number_is_whole_however_it_is_written(value: float) -> None:
     assert told(changed(("polling", "maxErrors"), value)) == []
     assert fault(changed(("polling", "maxErrors"), value)) is None
@@ -205,6 +205,69 @@ def test_a_whole_number_is_whole_however_it_is_written(value: float) -> None:
 @pytest.mark.parametrize("value", [1e301, 10**400, True, "1", None, -1])
 def test_a_number_that_is_none_is_a_fault(value: Any) -> None:
     assert str(fault(changed(("polling", "minDelay"), value))).startswith("$.polling.minDelay: ")
+
+
+def numbers() -> Iterator[tuple[str, str, Json]]:
+    """Every number of the language: the part that it is in, its key, and what may be said of it."""
+    for name, part in PARTS:
+        for key, one in part["properties"].items():
+            yield from (
+                (name, key, kind) for kind in one.get("anyOf", [one]) if kind.get("type") in ("number", "integer")
+            )
+
+
+PLACES: dict[str, Path_] = {
+    "Rules": (), "Polling": ("polling",), "Operation": ("submit", 0), "Rate": ("limits", "rate"),
+    "Allowance": ("limits",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "key", "kind"), [*numbers()])
+def test_every_number_has_an_upper_bound_which_both_hold(part: str, key: str, kind: Json) -> None:
+    """C6."""
+    place = (*PLACES[part], key)
+    for value in (kind["maximum"] + 1, 1e13, 10**400, float("inf"), float("nan")):
+        assert f".{key}: " in str(fault(changed(place, value)))
+        assert str(value) == "nan" or any(f".{key}: must be a" in one for one in told(changed(place, value)))
+    assert "Expected" not in str(fault(changed(place, kind["maximum"])))
+
+
+CONTRADICTIONS = [
+    ({"minDelay": 5, "maxDelay": 3}, "minDelay: 5 s is longer than maxDelay (3 s)"),
+    ({"minDelay": 5, "maxDelay": 0}, "minDelay: 5 s is longer than maxDelay (0 s)"),
+    ({"minDelay": 5, "maxWaitTime": 4.5}, "minDelay: 5 s is longer than maxWaitTime (4.5 s)"),
+    ({"minDelay": 90_000}, "minDelay: 90000 s is longer than maxWaitTime (86400 s, as it is left out)"),
+    ({"initialDelay": 9, "maxWaitTime": 3}, "initialDelay: 9 s is longer than maxWaitTime (3 s)"),
+    ({"initialDelay": 86_401}, "initialDelay: 86401 s is longer than maxWaitTime (86400 s, as it is left out)"),
+    ({"notFoundGrace": 60, "maxWaitTime": 50}, "notFoundGrace: 60 s is longer than maxWaitTime (50 s)"),
+]
+
+
+@pytest.mark.parametrize(("polling", "said"), CONTRADICTIONS, ids=str)
+def test_a_file_whose_delays_contradict_each_other_is_refused(polling: Json, said: str) -> None:
+    """C7."""
+    file = EVERYTHING | {"polling": polling}
+    assert fault(file) == f"$.polling.{said}"
+    assert told(file) == [f"$.polling.{said}"]
+
+
+def test_a_rate_that_lets_no_task_be_asked_about_twice_is_refused() -> None:
+    """C7."""
+    file = EVERYTHING | {"limits": {"rate": {"requests": 2, "seconds": 202}}}
+    assert told(file) == [fault(file)]
+    assert fault(file) == "$.limits.rate: one attempt in 101 s, but a task ends after maxWaitTime (100 s)"
+    assert fault(EVERYTHING | {"limits": {"rate": {"requests": 2, "seconds": 200}}}) is None
+
+
+@pytest.mark.parametrize("polling", [
+    {"minDelay": 300}, {"minDelay": 300, "initialDelay": 500}, {"maxDelay": 1}, {"maxWaitTime": 1},
+    {"initialDelay": 500}, {"minDelay": 5, "maxDelay": 5, "initialDelay": 5, "maxWaitTime": 5, "notFoundGrace": 5},
+    {"maxWaitTime": 10, "maxDelay": 600},
+], ids=str)  # fmt: skip
+def test_a_floor_beside_a_longest_delay_that_is_left_out_is_no_contradiction(polling: Json) -> None:
+    """C7."""
+    file = EVERYTHING | {"polling": polling}
+    assert (fault(file), told(file)) == (None, [])
 
 
 @pytest.mark.parametrize("place", [("submit", 0, "method"), ("security", 0, "type"), ("acceptors", 0, "state")])
@@ -234,7 +297,7 @@ def test_check_says_every_fault_at_once_each_with_its_place_and_production_the_f
         "$.submit.body: ${inptu.x} reads 'inptu'; there are input (input.inptu?), outputs, task, callback and response",
         "$.acceptors[0].expected: is missing",
         "$.acceptors[0].state: must be one of failure, pending, resubmit, retry, success",
-        "$.polling.minDelay: must be a number from 0",
+        "$.polling.minDelay: must be a number from 0 up to 31536000",
         "$.polling.maxErrors: must be a whole number",
         "$.firstAnswer: must be a number from 0 up to 20",
         "$.poll.url: ${response.body.id} uses response, but no reply goes before it; keep what it needs in outputs",

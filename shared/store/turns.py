@@ -1,0 +1,65 @@
+"""Turns: the order of a generation's holders, kept in its item, and what tells a turn that ended its worker.
+
+A claim raises the turn in Redis, but an outcome that changes nothing is not written here, and Redis may lose its last
+claims: so who has a task that came back takes it over in the item, before anybody is asked. From then on no earlier
+holder's save or failure is taken, though its worker is still at it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from shared.errors import StoreUnavailable
+from shared.store.item import Item
+from shared.store.table import Superseded, Table
+from shared.task import Task
+
+ROUNDS = 5  # how often a take-over that meets another one tries again
+LOWER = "(attribute_not_exists(#turn) OR #turn < :turn)"
+HELD = f" AND ({LOWER} OR (#turn = :turn AND #holder = :holder))"
+"""No later holder has written, nor another one of this turn. A holder's write that is repeated finds its own."""
+UNFINISHED = " AND (attribute_not_exists(#finished) OR #finished <> :before)"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who writes: the `turn` of the claim by which it holds the task, and the first 8 hex digits of its token.
+
+    Where Redis went back to an older state, two may have one turn. A request's own attempt without Redis has turn 0.
+    """
+
+    turn: int
+    holder: str
+
+
+def held(by: Holder | None, *, ended: bool = False) -> tuple[dict[str, Any], str]:
+    """What a holder's write sets beside its own, and on what condition; for who holds nothing, nothing.
+
+    `ended`: it is written after the attempt, so that this turn can be no crash.
+    """
+    if by is None:
+        return {}, ""
+    return {"turn": by.turn, "holder": by.holder} | ({"finished": by.turn} if ended else {}), HELD
+
+
+def take_over(table: Table, task: Task, generation: int, by: Holder, came_back: int) -> Item | Superseded:
+    """As Store.take_over says: one write, and one more for each thing there that it could not know."""
+    turn, is_crash = by.turn, by.turn > 1
+    for _ in range(ROUNDS):
+        values: dict[str, Any] = {"turn": turn, "holder": by.holder}
+        further, counted = f" AND {LOWER}", " REMOVE #crashes"
+        if is_crash:
+            values |= {"one": 1, "before": turn - 1}
+            further, counted = further + UNFINISHED, " ADD #crashes :one" if came_back > 1 else ", #crashes = :one"
+        expression = f"SET #turn = :turn, #holder = :holder{counted}"
+        written = table.change(task, generation, expression, values, further, read_back=True)
+        if not isinstance(written, Superseded):
+            assert written
+            return written
+        there = written.item
+        if there is None or not there.is_pending(generation):
+            return written
+        if there.holder == by.holder and there.turn >= by.turn:
+            return there  # botocore repeats a call whose reply was lost: then it finds its own write
+        turn = max(turn, there.turn + 1)
+        is_crash = there.finished != turn - 1
+    raise StoreUnavailable(f"{task.id} is taken over again and again")
