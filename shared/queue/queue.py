@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -155,8 +156,12 @@ class Queue:
     def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
         """Every task that waits or is being processed (`queue`), or that is a dead letter (`dead`), in no order."""
         name = self._names(provider)[list(LAYOUT).index(key)]
-        found = self._guarded(lambda: dict(self._client.zscan_iter(name, count=BATCH)))
-        return [Task(provider, name) for name in found]
+        scan = partial(self._client.execute_command, "ZSCAN", name)
+        found, cursor = dict[bytes, float](), None
+        while cursor != 0:
+            cursor, page = self._guarded(partial(scan, cursor or 0, "COUNT", BATCH, **{NEVER_DECODE: True}))
+            found.update(page)
+        return self._tasks(provider, list(found))
 
     def mend(self, provider: str) -> list[Task]:
         """Put right what a server lost, or another release left, of where tasks wait; changes nothing else.
