@@ -79,6 +79,15 @@ class Script:
             return self._client.execute_command("EVAL", self.script, len(keys), *keys, *args, **_RAW)
 
 
+def members_of(client: Any, key: str, count: int) -> set[bytes]:
+    """Every member of a sorted set, `count` at a time, as bytes."""
+    found, cursor = set[bytes](), None
+    while cursor != 0:
+        cursor, page = client.execute_command("ZSCAN", key, cursor or 0, "COUNT", count, **_RAW)
+        found.update(member for member, _ in page)
+    return found
+
+
 def unavailable(error: BaseException, client: Client) -> QueueUnavailable:
     """Our error for it: where Redis is, what it said, and what must change if it is another kind of server.
 

@@ -10,7 +10,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -18,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
-from shared.queue.client import TROUBLE, Client, Script, unavailable
+from shared.queue.client import TROUBLE, Client, Script, members_of, unavailable
 from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Settle, Which
 from shared.task import Task
 
@@ -156,12 +155,8 @@ class Queue:
     def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
         """Every task that waits or is being processed (`queue`), or that is a dead letter (`dead`), in no order."""
         name = self._names(provider)[list(LAYOUT).index(key)]
-        scan = partial(self._client.execute_command, "ZSCAN", name)
-        found, cursor = dict[bytes, float](), None
-        while cursor != 0:
-            cursor, page = self._guarded(partial(scan, cursor or 0, "COUNT", BATCH, **{NEVER_DECODE: True}))
-            found.update(page)
-        return self._tasks(provider, list(found))
+        names = self._guarded(lambda: members_of(self._client, name, BATCH))
+        return [task for name in names if (task := self._task(provider, name))]
 
     def mend(self, provider: str) -> list[Task]:
         """Put right what a server lost, or another release left, of where tasks wait; changes nothing else.
