@@ -8,7 +8,7 @@ for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
-from shared.queue.client import TROUBLE, Client, Script, unavailable
+from shared.queue.client import TROUBLE, Client, Script, scan, unavailable
 from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Settle, Which
 from shared.task import Task
 
@@ -155,8 +155,7 @@ class Queue:
     def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
         """Every task that waits or is being processed (`queue`), or that is a dead letter (`dead`), in no order."""
         name = self._names(provider)[list(LAYOUT).index(key)]
-        found = self._guarded(lambda: dict(self._client.zscan_iter(name, count=BATCH)))
-        return [Task(provider, name) for name in found]
+        return self._tasks(provider, self._guarded(lambda: scan(self._client, name, BATCH)))
 
     def mend(self, provider: str) -> list[Task]:
         """Put right what a server lost, or another release left, of where tasks wait; changes nothing else.
@@ -171,7 +170,10 @@ class Queue:
             while cursor != b"0":
                 cursor, found = self._call("mend", provider, (number, cursor or 0))
                 strays.update(found)
-        return [task for name in sorted(strays) if (task := self._task(provider, name))]
+        return self._tasks(provider, strays)
+
+    def _tasks(self, provider: str, names: Iterable[bytes]) -> list[Task]:
+        return [task for name in sorted(names) if (task := self._task(provider, name))]
 
     def _task(self, provider: str, name: bytes) -> Task | None:
         """The task of this name; what is no name is removed and logged."""

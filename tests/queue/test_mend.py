@@ -180,13 +180,15 @@ def test_mending_removes_the_turns_that_the_release_before_kept(desk: Desk) -> N
 
 
 @pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
-@pytest.mark.parametrize("due", [-5.0, -1e300, 1e13, 1e18, math.inf, -math.inf])
+@pytest.mark.parametrize("due", [-5.0, -1e300, 9e12, 1e18, math.inf, -math.inf])
 def test_a_due_time_that_is_none_becomes_now_with_mending(desk: Desk, due: float) -> None:
     desk.seed("a", in_line=False)
     desk.seed("b")
     desk.write("queue", "a", due)
     assert desk.take() == ["b"]
-    assert [place.generation for place in desk.queue.look([task()])] == [1]
+    (place,) = desk.queue.look([task()])
+    assert place.generation == 1
+    assert (place.wait_seconds or 0) <= 366 * 86_400
     desk.queue.mend(PROVIDER)
     assert desk.leaks() == []
     assert desk.take() == ["a"]

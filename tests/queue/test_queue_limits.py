@@ -913,6 +913,14 @@ def test_junk_in_the_gate_stops_nobody_and_breaks_nothing(desk: Desk, field: str
     assert desk.claim(limits).wait_seconds == pytest.approx(1000, abs=901)
 
 
+def test_a_pause_that_is_longer_than_any_file_may_say_is_junk(desk: Desk) -> None:
+    desk.put("a")
+    desk.write("gate", "until", f"{2**53}")
+    (place,) = desk.queue.look([task("a")])
+    assert (place.wait_seconds, place.held_up) == (0, "")
+    assert len(desk.claim().tasks) == 1
+
+
 def test_a_fraction_in_the_gate_is_rounded_down(desk: Desk) -> None:
     desk.write("gate", "slow", "2.5")
     desk.put("abcd")

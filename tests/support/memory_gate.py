@@ -22,7 +22,7 @@ class Pass:
         self.allowed, self.wait_ms = wanted, float(AGAIN_MS)
         self.slow: float | None = None
         self._is_probe, self._full_at = False, None if limits.rate_seconds is None else now_ms
-        until, slow = parts.number("until"), parts.number("slow")
+        until, slow = parts.pause_end(now_ms), parts.number("slow")
         is_paused = until is not None and now_ms < until
         if until is not None and (is_paused or parts.leases.get(parts.gate.get("probe", ""), 0) > now_ms):
             self.allowed, self._full_at = 0, None
@@ -66,7 +66,7 @@ def hear(parts: Parts, rows: Sequence[Settle], done: Sequence[bool], health: Hea
     good, probe = replies.count(1), parts.gate.get("probe")
     probed = next((reply for name, reply in zip(reversed(names), reversed(replies), strict=True) if name == probe), 0)
     pause_ms = float(whole_ms(health.pause_seconds))
-    until, pauses, slow = parts.number("until"), parts.number("pauses") or 0, parts.number("slow")
+    until, pauses, slow = parts.pause_end(now_ms), parts.number("pauses") or 0, parts.number("slow")
     is_paused = until is not None and now_ms < until
     errors = -1 if health.well else health.errors
     in_a_row = (parts.number("troubles") or 0) + errors

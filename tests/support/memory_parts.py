@@ -4,6 +4,7 @@ import re
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
+HORIZON_MS = 366 * 86_400_000
 STATE = re.compile(r"([0-9]+):([^:.]*)\.?([0-9]*)([a-z]?):([0-9]+)")
 Scores: TypeAlias = dict[str, float]
 DROPPED = ("leases", "queue", "dead", "state", "tasks", "jobs", "groups")
@@ -73,6 +74,11 @@ class Parts:
             value = float(self.gate[field])
             return value if 0 <= value <= 2**53 else None
         return None
+
+    def pause_end(self, now_ms: float) -> float | None:
+        """When the pause ends or ended; one that is longer than any file may say is none."""
+        at = self.number("until")
+        return at if at is not None and at <= now_ms + HORIZON_MS else None
 
     def set_number(self, field: str, value: float) -> None:
         self.gate[field] = f"{value:.17g}"

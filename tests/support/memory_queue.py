@@ -337,7 +337,7 @@ class MemoryQueue:
     ) -> tuple[float, Literal["", "paused", "limited"]]:
         live = self._live(parts)
         gate = Pass(parts, limits, self.now_ms, live, 1)
-        is_paused = gate.allowed == 0 and parts.number("until") is not None
+        is_paused = gate.allowed == 0 and parts.pause_end(self.now_ms) is not None
         if is_paused and gate.wait_ms > due_ms:
             return gate.wait_ms, "paused"
         if due_ms > 0 or is_paused:

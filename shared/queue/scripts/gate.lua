@@ -13,6 +13,12 @@ local function number(text)
   return value and value >= 0 and value <= 2 ^ 53 and value or nil
 end
 
+-- When the pause ends or ended, nil for none or junk.
+local function pause_end(text)
+  local at = number(text)
+  return at and at <= HORIZON and at or nil
+end
+
 -- Four of ARGV: how many attempts at once, jobs open at once, ms per attempt, how many of those may be saved up; 0: any.
 local function limits_at(first)
   return {
@@ -24,7 +30,7 @@ end
 -- How many of `wanted` attempts may begin while `live` are under way, the ms until more may, and a pass for `admit`.
 local function allowance(limits, live, wanted)
   local stored = redis.call('HMGET', gate, 'until', 'probe', 'full_at', 'slow')
-  local paused_until, full_at, slow, pass = number(stored[1]), number(stored[3]), number(stored[4]), {}
+  local paused_until, full_at, slow, pass = pause_end(stored[1]), number(stored[3]), number(stored[4]), {}
   local allowed, wait_ms = wanted, AGAIN_MS
   if paused_until then
     if now < paused_until then return 0, math.ceil(paused_until - now), pass end
@@ -72,7 +78,7 @@ local function heard(settled)
     if reply == '1' then good = good + 1 end
     if settled.name[i] == stored[4] then probed = tonumber(reply) end
   end
-  local paused_until, pauses, slow = number(stored[1]), number(stored[3]) or 0, number(stored[5])
+  local paused_until, pauses, slow = pause_end(stored[1]), number(stored[3]) or 0, number(stored[5])
   local is_paused = paused_until and now < paused_until
   local gone, set = {}, {}
   local in_a_row = (number(stored[2]) or 0) + troubles

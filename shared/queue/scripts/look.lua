@@ -7,7 +7,7 @@
 local with_records, limits = ARGV[1] == '1', limits_at(2)
 local live = redis.call('ZCOUNT', leases, '(' .. now, '+inf')
 local allowed, gate_ms = allowance(limits, live, 1)
-local is_paused = allowed == 0 and number(redis.call('HGET', gate, 'until'))
+local is_paused = allowed == 0 and pause_end(redis.call('HGET', gate, 'until'))
 local is_full = limits.open_jobs > 0 and redis.call('SCARD', jobs) >= limits.open_jobs
 
 -- when a job may end: while nobody asks after one, none does
@@ -28,7 +28,7 @@ end
 local replies = {}
 for i, name in ipairs(rows(6, { 'name' }).name) do
   local due, lease, buried = redis.call('ZSCORE', queue, name), nil, redis.call('ZSCORE', dead, name)
-  due = due and math.max(0, math.min(due, 2 ^ 53))
+  due = due and math.max(0, math.min(due, HORIZON))
   if due == 0 then
     due, lease = false, redis.call('ZSCORE', leases, name)
   end

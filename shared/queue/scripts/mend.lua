@@ -1,6 +1,6 @@
 -- mend: go through one key, a step at a time, and put right what a server or another release left.
 --
--- Promise   Tasks of the main set that stand in no line are put there; a due time that is none becomes now. What stands in
+-- Promise   Tasks of the main set that stand in no line are put there; a due time that is none, or over a year away, becomes now. What stands in
 --           a line though the main set does not say so is removed, and with it a group's turn where the group has
 --           nothing; so is what is left beside a dead letter. Names that are neither in the main set nor dead are told:
 --           the caller asks their items what becomes of them.
@@ -35,9 +35,9 @@ end
 
 if key == queue then
   redis.call('DEL', served)
-  for i = 2, #entries, 2 do -- a score that is no time of day: due now
+  for i = 2, #entries, 2 do
     local due = tonumber(entries[i])
-    if (due < 0 or due > LAST) and not redis.call('ZSCORE', leases, entries[i - 1]) then
+    if (due < 0 or due > HORIZON) and not redis.call('ZSCORE', leases, entries[i - 1]) then
       entries[i] = now
       redis.call('ZADD', queue, now, entries[i - 1])
     end

@@ -10,6 +10,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local MOST = 200 -- tasks that a call gives or takes
+local HORIZON = now + 366 * 86400000 -- a file's longest span is a year: no task is due later, no pause ends later
 
 -- A call with many arguments of one kind; none for none. Calls come with at most 200 tasks.
 local function call(verb, key, arguments)
