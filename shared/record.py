@@ -7,12 +7,17 @@ The scripts never look into it. The fields that must survive a loss of Redis (`o
 import hashlib
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from shared.codec import OWN_DEPTH, Json, canonical, dumps, is_flat, loads
 from shared.errors import RecordError
+
+Instant: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]  # epoch ms, to the end of the year 9999
+Generation: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]  # the scripts count with doubles
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**12)]  # the scripts write what they have counted with 14 digits
 
 VERSION = 1
 
@@ -28,25 +33,25 @@ class Record:
     read. `result` is the JSON text of a result in hand that could not be stored.
     """
 
-    generation: int
-    created_at: int
+    generation: Generation
+    created_at: Instant
     input: Json
     group: str = ""
     outputs: dict[str, Json] | None = None
     partial: Json = None
     progress: Json = None
-    submitted_at: int | None = None
-    job_at: int | None = None
-    asked_at: int | None = None
-    resubmits: int = 0
-    news: int = 0
-    polls: int = 0
-    errors: int = 0
-    attempts: int = 0
+    submitted_at: Instant | None = None
+    job_at: Instant | None = None
+    asked_at: Instant | None = None
+    resubmits: Count = 0
+    news: Count = 0
+    polls: Count = 0
+    errors: Count = 0
+    attempts: Count = 0
     reason: str | None = None
-    unauthorized_at: int | None = None
+    unauthorized_at: Instant | None = None
     saved: str | None = None
-    confirmed_at: int = 0
+    confirmed_at: Instant = 0
     result: str | None = None
 
     @property

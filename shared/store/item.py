@@ -14,12 +14,10 @@ from msgspec import Meta
 from shared.bounds import BOUNDS
 from shared.codec import Json, canonical, carried, dumps
 from shared.errors import StoreTooLarge
+from shared.record import Count, Generation, Instant
 from shared.task import Task
 
 Status: TypeAlias = Literal["pending", "completed", "failed", "cancelled"]
-Instant: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]  # to the end of the year 9999
-Generation: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]  # the scripts count with doubles
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 
 SHARDS = 16
 GZIP_ABOVE_BYTES = 4096

@@ -40,6 +40,7 @@ DAMAGES: dict[str, tuple[str, dict[str, Any]]] = {
     "generation immense": ("generation", {"generation": {"N": "9" * 38}}),
     "generation in powers": ("generation", {"generation": {"N": "1E+125"}}),
     "generation a list": ("generation", {"generation": {"L": [{"N": "7"}]}}),
+    "turn immense": ("turn", {"turn": {"N": "1" + "0" * 14}}),
     "generation missing": ("generation", {"generation": None}),
     "created_at a text": ("created_at", {"created_at": {"S": SECRET}}),
     "created_at after all calendars": ("created_at", {"created_at": {"N": "9" * 20}}),
