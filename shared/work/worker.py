@@ -116,10 +116,10 @@ class Worker:
         if crashes > self.parts.settings.max_crashes:
             crashed = Failed(Reason.CRASHED, f"ended its worker {crashes} times")
             return self.keeper.keep(turn, record, Finding(crashed, record), attempted=False)
-        if record.result is not None:
-            completed = Completed(loads(record.result, max_depth=OWN_DEPTH))
-            return self.keeper.keep(turn, record, Finding(completed, replace(record, result=None)), attempted=False)
-        return self.attempt(turn, record, taken_over=item is not None)
+        result, unread = _result_of(record, turn.hold), replace(record, result=None)
+        if result:
+            return self.keeper.keep(turn, record, Finding(result, unread), attempted=False)
+        return self.attempt(turn, unread, taken_over=item is not None)
 
     def _record(self, claimed: Claimed, hold: Hold, item: Item | None) -> Record | Settlement:
         """The claimed task's record, with what its item knows; of the item, the truth, where Redis has lost it."""
@@ -149,6 +149,15 @@ class Worker:
         except Exception:
             log.exception("attempt broke twice", extra=facts(turn.hold))
             return Settlement(turn.hold, delay_seconds=self.keeper.spread(turn.hold, UNREADABLE_SECONDS))
+
+
+def _result_of(record: Record, hold: Hold) -> Completed | None:
+    """The result in hand; None if there is none, or it is damaged: then it is asked for again."""
+    try:
+        return None if record.result is None else Completed(loads(record.result, max_depth=OWN_DEPTH))
+    except ValueError:
+        log.error("result unreadable", extra=facts(hold))
+        return None
 
 
 def _unreadable(hold: Hold, error: ItemUnreadable) -> Settlement:

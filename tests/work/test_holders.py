@@ -296,6 +296,16 @@ def test_only_so_large_a_result_is_kept(
     assert ("result dropped" in caplog.text) != is_kept
 
 
+@pytest.mark.parametrize("result", ["{nope", "[" * 5000])
+def test_a_result_that_cannot_be_read_is_asked_for_again(desk: Desk, result: str) -> None:
+    desk.submitted()
+    claimed = desk.claim()
+    record = replace(Record.from_text(claimed.record), result=result)
+    settlement = desk.work(replace(claimed, record=record.to_text().encode()), DONE)
+    assert (settlement.becomes, desk.now.data) == ("completed", WHOLE)
+    desk.settle(settlement)
+
+
 # --- all of it in a tick
 
 
