@@ -144,6 +144,14 @@ def test_a_hint_beyond_the_deadline_becomes_one_last_poll_shortly_before_it(hint
     assert made.pending(submitted(), at(100 + 86_241), hint).outcome == TIMEOUT
 
 
+def test_without_a_shortest_delay_the_last_polls_are_spread_too() -> None:
+    """C5."""
+    made = Delays(rules("http://a.example", polling={"minDelay": 0, "maxWaitTime": 1000}), Random(1))
+    delays = {outcome_delay(made.pending(submitted(), START_MS, 10**9).outcome) for _ in range(200)}
+    assert 998 <= min(delays) < max(delays) <= 1000
+    assert len(delays) == 200
+
+
 @pytest.mark.parametrize("skew", [-(10**6), -300, 300])
 def test_no_delay_is_longer_than_a_task_may_take_though_two_hosts_clocks_differ(skew: float) -> None:
     """C6."""

@@ -103,14 +103,15 @@ class Polling(Part, frozen=True):
     def drawn(self, low: float, high: float, random: Random, left: float = YEAR_SECONDS) -> float | None:
         """Seconds from `low`, evenly up to `high` and at least a fifth further than `low`; without jitter just `high`.
 
-        Never more than are `left` until the deadline: what would be later is drawn from the last `min_delay` before it,
-        so that there is one last poll; None when that would be too soon.
+        Never more than are `left` until the deadline: what would be later is drawn from the last `min_delay` before it
+        (the default's for none), so that there is one last poll; None when that would be too soon.
         """
         low, high = (high, high) if self.jitter == "none" else (low, max(high, low * SPREAD))
         if low > left:
             if left <= 0 or left < self.min_delay:
                 return None
-            low = left if self.jitter == "none" else max(left - self.min_delay, self.min_delay)
+            last = self.min_delay or DEFAULT_MIN_DELAY_SECONDS
+            low = left if self.jitter == "none" else max(left - last, self.min_delay)
         return min(random.uniform(low, min(high, left)), left)
 
     def _grown(self, number: int) -> float:
