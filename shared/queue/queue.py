@@ -160,11 +160,11 @@ class Queue:
     def mend(self, provider: str) -> list[Task]:
         """Put right what a server lost, or another release left, of where tasks wait; changes nothing else.
 
-        Tells tasks of which something is left although they are neither in the queue nor dead.
+        Tells tasks of which something is left although they are neither in the queue nor dead, or dead without a state.
         """
         strays: set[bytes] = set()
         for number, key in enumerate(LAYOUT, 1):
-            if key in ("dead", "gate", "served"):
+            if key in ("gate", "served"):
                 continue
             cursor: bytes | None = None
             while cursor != b"0":

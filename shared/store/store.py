@@ -21,7 +21,7 @@ from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_
 from shared.store.rows import parse, parse_row, read
 from shared.store.spill import Spill
 from shared.store.table import Superseded, Table, unchanged
-from shared.store.turns import Holder, held, take_over
+from shared.store.turns import Holder, held, of_job, take_over
 from shared.task import Task
 
 Ended: TypeAlias = Item | Superseded | None  # what became of an end; None where the item was not to be read back
@@ -147,13 +147,17 @@ class Store:
         room = "(attribute_not_exists(#notify) OR contains(#notify, :one) OR size(#notify) < :most)"
         return self._write(task, generation, "ADD #notify :target", values, f" AND {room}")
 
-    def complete(self, task: Task, generation: int, data: Json, now: int, *, read_back: bool = True) -> Ended:
+    def complete(
+        self, task: Task, generation: int, data: Json, now: int, *, resubmits: int | None = None, read_back: bool = True
+    ) -> Ended:
         """Store the data, in S3 first if it is large, and end the generation. Raises StoreTooLarge: nothing changed.
 
-        The item that is returned has the data themselves, unless an answer can only hold a link to them.
+        The item that is returned has the data themselves, unless an answer can only hold a link to them. `resubmits`,
+        if given, is whose job gave them: Superseded where the item counts more, whose job is to be cancelled.
         """
         sets = {"status": "completed", "data": self.spill.keep(task, generation, data, now)}
-        written = self._end(task, generation, now, sets, ", #error, #partial, #outputs", read_back=read_back)
+        (values, further), removes = of_job(resubmits), ", #error, #partial, #outputs"
+        written = self._end(task, generation, now, sets, removes, values=values, further=further, read_back=read_back)
         if isinstance(written, Item) and not (isinstance(written.data, Spilled) and written.data.needs_link):
             return replace(written, data=data)
         return written
@@ -176,13 +180,9 @@ class Store:
         detail = cut(error["error"], "detail")
         if detail is not error["error"]:
             log.warning("cut", extra={"provider": task.provider, "task": task.name, "generation": generation})
-        mine, further = held(by)
-        values = {}
-        if resubmits is not None:
-            values = {"resubmits": resubmits}
-            further += " AND (attribute_not_exists(#attempt) OR #attempt.#resubmits <= :resubmits)"
+        (mine, in_turn), (values, same_job) = held(by), of_job(resubmits)
         sets = mine | {"status": "failed", "error": packed(error | {"error": detail}, "error")}
-        return self._end(task, generation, now, sets, values=values, further=further, read_back=read_back)
+        return self._end(task, generation, now, sets, values=values, further=in_turn + same_job, read_back=read_back)
 
     def cancel(self, task: Task, generation: int, now: int) -> Ended:
         """End the generation because nobody wants it any more."""

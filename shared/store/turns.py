@@ -41,6 +41,13 @@ def held(by: Holder | None, *, ended: bool = False) -> tuple[dict[str, Any], str
     return {"turn": by.turn, "holder": by.holder} | ({"finished": by.turn} if ended else {}), HELD
 
 
+def of_job(resubmits: int | None) -> tuple[dict[str, Any], str]:
+    """The value and the condition that no job later than this one stands there; nothing for None."""
+    if resubmits is None:
+        return {}, ""
+    return {"resubmits": resubmits}, " AND (attribute_not_exists(#attempt) OR #attempt.#resubmits <= :resubmits)"
+
+
 def take_over(table: Table, task: Task, generation: int, by: Holder, came_back: int) -> Item | Superseded:
     """As Store.take_over says: one write, and one more for each thing there that it could not know."""
     turn, is_crash = by.turn, by.turn > 1

@@ -89,7 +89,7 @@ class Keeper:
         hold, outcome, inline = turn.hold, found.outcome, turn.inline
         match outcome:
             case Completed(data):
-                return self._completed(turn, data), replace(found, becomes="completed", counts_as="completed")
+                return self._completed(turn, before, data), replace(found, becomes="completed", counts_as="completed")
             case Failed(reason, error):
                 text, now = {"reason": reason, "error": error, "refused": inline}, self.parts.clock()
                 written = self.parts.store.fail(
@@ -107,18 +107,30 @@ class Keeper:
             case _:
                 assert_never(outcome)
 
-    def _completed(self, turn: Turn, data: Any) -> Ended:
-        """Store a result in hand, which a provider may give only once: again while the attempt's time lasts."""
-        hold = turn.hold
+    def _completed(self, turn: Turn, before: Record, data: Any) -> Ended:
+        """Store a result in hand, which a provider may give only once: again while the attempt's time lasts.
+
+        Nobody waits any more for a later job that was begun because this one was given up: it is cancelled.
+        """
+        hold, later = turn.hold, None
         while True:
+            resubmits = None if later else before.resubmits
             try:
-                return self.parts.store.complete(
-                    hold.task, hold.generation, data, self.parts.clock(), read_back=turn.inline
+                written = self.parts.store.complete(
+                    hold.task, hold.generation, data, self.parts.clock(), resubmits=resubmits, read_back=turn.inline
                 )
             except StoreUnavailable:
                 if turn.seconds_left(self.instant()) < STORE_PAUSE_SECONDS:
                     raise
                 self.sleep(STORE_PAUSE_SECONDS)
+                continue
+            there = written.item if isinstance(written, Superseded) else None
+            if later is None and there and there.is_pending(hold.generation):
+                later = there
+                continue
+            if later and not isinstance(written, Superseded):
+                self.parts.providers[hold.task.provider].cancel(hold.task, record_of(later), seconds=CANCEL_SECONDS)
+            return written
 
     def _saved(self, turn: Turn, record: Record, outcome: Pending | Retry) -> tuple[Superseded | None, Record]:
         """Write what changed since the last successful write; else make sure, now and then, that it is still wanted."""

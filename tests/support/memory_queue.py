@@ -175,7 +175,8 @@ class MemoryQueue:
         catch_up(parts, [name for name, due in parts.queue.items() if due > 0], self.now_ms)
         tidy(parts)
         left = {*parts.leases, *parts.state, *parts.tasks, *parts.jobs, *parts.groups}
-        return [Task(provider, name) for name in sorted(left - parts.queue.keys() - parts.dead.keys())]
+        strays = left - parts.queue.keys() - parts.dead.keys() | parts.dead.keys() - parts.state.keys()
+        return [Task(provider, name) for name in sorted(strays)]
 
     def _parts(self, provider: str) -> Parts:
         if self.unavailable:

@@ -101,8 +101,12 @@ class MemoryStore:
             return Superseded(item)
         return self._write(task, generation, notify=known | {target})
 
-    def complete(self, task: Task, generation: int, data: Json, now: int, *, read_back: bool = True) -> Ended:
-        data = _kept(data, "data")
+    def complete(
+        self, task: Task, generation: int, data: Json, now: int, *, resubmits: int | None = None, read_back: bool = True
+    ) -> Ended:
+        data, item = _kept(data, "data"), self.items.get(task)
+        if item is not None and resubmits is not None and item.resubmits > resubmits:
+            return Superseded(item)
         return self._end(
             task, generation, "completed", now, read_back=read_back, data=data, error=None, partial=None, outputs=None
         )

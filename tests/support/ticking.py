@@ -43,7 +43,7 @@ class Trusting:
     def save(self, task: Task, record: Record, now: int, **options: Any) -> None:
         return None
 
-    def complete(self, task: Task, generation: int, data: Any, now: int, *, read_back: bool = True) -> None:
+    def complete(self, task: Task, generation: int, data: Any, now: int, **options: Any) -> None:
         return None
 
     def fail(self, task: Task, generation: int, error: Any, now: int, **options: Any) -> None:

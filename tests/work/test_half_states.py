@@ -198,6 +198,19 @@ def test_members_that_are_no_names_neither_stop_a_run_nor_are_counted_again(halv
     assert halves.state()["a"] == ("waiting", item.generation)
 
 
+@pytest.mark.junk
+@pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
+def test_dead_letters_that_are_no_names_are_removed_and_said_once(
+    halves: Halves, caplog: pytest.LogCaptureFixture
+) -> None:
+    client: Any = halves.redis_client
+    for member in STRANGE.values():
+        client.zadd(key_of(PROVIDER, "dead"), {member: 1})
+    halves.run()
+    assert client.zcard(key_of(PROVIDER, "dead")) == 0
+    assert [one.message for one in caplog.records].count("name unreadable") == 2
+
+
 def test_no_item_is_read_for_what_is_no_name(halves: Halves) -> None:
     halves.redis_client.zadd(key_of(PROVIDER, "queue"), {"x" * 3000: 1, "a\x07b": 1})
     assert halves.run() == {"forgotten": 2}

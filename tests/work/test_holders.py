@@ -128,6 +128,22 @@ def test_a_result_that_comes_late_is_stored_all_the_same(desk: Desk) -> None:
     assert (desk.now.status, desk.now.data) == ("completed", WHOLE)
 
 
+def test_a_result_of_a_job_that_was_given_up_cancels_the_job_after_it(desk: Desk) -> None:
+    desk.submitted()
+    first = desk.claim()
+
+    def others() -> None:
+        desk.backend.pass_(LEASE_SECONDS + 1)
+        desk.turn(LOST, which="once")
+        desk.backend.pass_(LEASE_SECONDS + 1)
+        desk.turn(pending(id="j-1"))
+
+    desk.backend.meanwhile(desk.parts.store, "complete", before=others)
+    assert desk.settle(desk.work(first, DONE)) == {"lost": 1}
+    assert (desk.now.status, desk.now.data) == ("completed", WHOLE)
+    assert desk.simulator.calls()[-1] == "DELETE /jobs/j-1"
+
+
 def test_a_worker_that_finds_its_lease_over_writes_nothing(desk: Desk) -> None:
     desk.submitted()
     before = desk.now

@@ -1,11 +1,11 @@
 -- mend: go through one key, a step at a time, and put right what a server or another release left.
 --
--- Promise   Tasks of the main set that stand in no line are put there; a due time that is none, or over a year away, becomes now. What stands in
---           a line though the main set does not say so is removed, and with it a group's turn where the group has
---           nothing; so is what is left beside a dead letter. Names that are neither in the main set nor dead are told:
---           the caller asks their items what becomes of them.
+-- Promise   Tasks of the main set that stand in no line are put there; a due time that is none, or over a year away,
+--           becomes now. What stands in a line though the main set does not say so is removed, and with it a group's turn
+--           where the group has nothing; so is what is left beside a dead letter. Names that are neither in the main set
+--           nor dead are told, and dead ones without a state: the caller asks their items what becomes of them.
 -- ARGV      1 which of KEYS to go through  2 where to go on, 0 first
--- Returns   where to go on (0: that was all), names of tasks that a key knows but neither the main set nor the dead
+-- Returns   where to go on (0: that was all), those names of this key
 local key, STEP = KEYS[tonumber(ARGV[1])], 200
 local KINDS = { hash = { 'HSCAN', 'HDEL' }, zset = { 'ZSCAN', 'ZREM' }, set = { 'SSCAN', 'SREM' } }
 local scan, remove = unpack(KINDS[redis.call('TYPE', key).ok] or {})
@@ -55,6 +55,11 @@ elseif key == ring or key == job_ring then
     if #line_of(lane, group, 0, 1) == 0 then empty[#empty + 1] = group end
   end
   call('ZREM', lane.ring, empty)
+elseif key == dead then
+  local names = members()
+  for i, text in ipairs(call('HMGET', state, names)) do
+    if not text then strays[#strays + 1] = names[i] end
+  end
 else
   local beside = {} -- of a dead letter nothing but its state is left
   for _, name in ipairs(members()) do
