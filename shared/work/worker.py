@@ -112,6 +112,8 @@ class Worker:
         record = self._record(claimed, turn.hold, item)
         if isinstance(record, Settlement):
             return record
+        if item and item.crashes:
+            record = replace(record, saved=None)  # what ends this attempt is written, whatever it is: then none stands
         if item and item.crashes > self.parts.settings.max_crashes:
             crashed = Failed(Reason.CRASHED, f"ended its worker {item.crashes} times")
             return self.keeper.keep(turn, record, Finding(crashed, record), attempted=False)
