@@ -112,7 +112,8 @@ class Explorer(Steps):
         """All actors have ended: with no further fault the task ends, and Redis forgets or buries it."""
         if world.replica:
             world = self._gone_back(world, world.replica)
-        flushed = world.left.flushes < self.scenario.flushes
+        budgets, left = self.scenario, world.left
+        flushed = left.flushes < budgets.flushes or left.failovers < budgets.failovers
         key = (world.queue, world.store, world.provider, world.late_write, flushed)
         if key in self._seen_ends:
             return

@@ -1,11 +1,11 @@
 """What may happen between two calls, and the state after it: time, losses of Redis, a write that comes late."""
 
-from typing import Literal
+from collections.abc import Iterable
 
 from shared.store import Superseded
 from tests.explorer.holders import Holding, without
 from tests.explorer.provider import job_of
-from tests.explorer.scenario import ENDED, LEASE_SECONDS, ProviderState, Replica, World
+from tests.explorer.scenario import ENDED, LEASE_SECONDS, Fate, ProviderState, Replica, World
 from tests.support.clock import START_MS
 from tests.support.keys import RINGS, Bench, line_member
 from tests.support.memory_queue import MemoryQueue
@@ -35,17 +35,22 @@ class Faults(Holding):
 
     def _gone_back(self, world: World, replica: Replica) -> World:
         """Redis is what it was: of those who hold the task now it knows perhaps nothing."""
-        entry, holders, lost = self._entry(replica.queue), world.holders, 0
-        for actor in holders.order:
+        entry, lost = self._entry(replica.queue), []
+        for actor in world.holders.order:
             hold = None if world.places[actor] == ENDED else self._nodes[world.places[actor]].replay.hold
-            if hold and hold.turn and not (entry.is_leased and entry.state.token == hold.token):
-                lost |= 1 << actor
-        holders = holders._replace(excused=holders.excused | lost, is_back=entry.state.came_back > 0)
+            if hold and not (entry.is_leased and entry.state.token == hold.token):
+                lost.append(actor)
+        holders = world.holders._replace(is_back=entry.state.came_back > 0)
         gone = world._replace(queue=replica.queue, queue_timer=replica.timer, replica=None, holders=holders)
-        for actor in range(len(world.places)):
-            if lost >> actor & 1:
-                gone = gone._replace(provider=self._settled(gone.provider, actor, "lost"))
-        return self._forgotten(gone)
+        return self._forgotten(self._excused(gone, lost))
+
+    def _excused(self, world: World, actors: Iterable[int]) -> World:
+        """Redis does not know that it gave these the task."""
+        for actor in actors:
+            holders = world.holders._replace(excused=world.holders.excused | 1 << actor)
+            provider = self._settled(world.provider, actor, "lost")
+            world = world._replace(holders=holders, provider=provider)
+        return world
 
     def _landed(self, world: World) -> World:
         """The late write has been done."""
@@ -74,36 +79,45 @@ class Faults(Holding):
         self._check_write(self._name(node.actor), before, after)
         self._check_order(world, place, before)
         if node.method not in ("take_over", "finished"):
-            world = world._replace(item_timer=timer, provider=self._settled(world.provider, node.actor, "stored"))
+            provider = self._settled(world.provider, node.actor, "stored")
+            provider = self._settled(provider, node.actor, "stored", "in Redis")
+            world = world._replace(item_timer=timer, provider=provider)
         world = self._wrote(world._replace(store=store), node.actor, place)
         self._check_crashes(world)
         return world
 
     def _forgotten(self, world: World) -> World:
-        """Redis has lost what it alone had of the answers of those that have ended."""
-        for actor, place in enumerate(world.places):
-            if place == ENDED:
-                world = world._replace(provider=self._settled(world.provider, actor, "lost"))
+        """Redis has lost what it alone had."""
+        provider = world.provider
+        for actor in range(len(world.places)):
+            provider = self._settled(provider, actor, "lost", "in Redis")
+        return world._replace(provider=provider)
+
+    def _handed_over(self, world: World, actor: int, child: int) -> World:
+        """Redis has taken what the actor could not store; a failure is asked for again, and so is a refusal."""
+        state: ProviderState = self._providers.states[world.provider]
+        record = self._entry(world.queue).record
+        for number, submit in enumerate(state.submits):
+            is_kept = '"result"' in record or job_of(submit, number) in record
+            if (submit.actor, submit.answer) == (actor, "on the way") and self._nodes[child].is_unstored:
+                fate: Fate = "lost" if submit.is_refused else "in Redis" if is_kept else "on the way"
+                world = world._replace(provider=self._settled(world.provider, actor, fate))
         return world
 
     def _left(self, world: World, actor: int, child: int) -> World:
-        """The actor has ended; an answer that it could not store is lost, unless Redis has it."""
-        if self._nodes[child].is_faulted:
-            state: ProviderState = self._providers.states[world.provider]
-            record, item = self._entry(world.queue).record, self._item(world.store)
-            for number, submit in enumerate(state.submits):
-                kept = job_of(submit, number) in f"{record}{item.outputs if item else ''}" or '"result"' in record
-                if (submit.actor, submit.answer) == (actor, "on the way") and not kept:
-                    world = world._replace(provider=self._settled(world.provider, actor, "lost"))
+        """The actor has ended; what it could neither store nor hand over is lost."""
+        node = self._nodes[child]
+        if node.is_unstored and not node.replay.is_settled:
+            world = world._replace(provider=self._settled(world.provider, actor, "lost"))
         return world
 
-    def _settled(self, number: int, actor: int, answer: Literal["stored", "lost"]) -> int:
+    def _settled(self, number: int, actor: int, answer: Fate, before: Fate = "on the way") -> int:
         """The provider's state, knowing what became of the answer that this actor had."""
-        key = ("settled", number, actor, answer)
+        key = ("settled", number, actor, answer, before)
         if key not in self._steps:
             state: ProviderState = self._providers.states[number]
             submits = tuple(
-                submit._replace(answer=answer) if (submit.actor, submit.answer) == (actor, "on the way") else submit
+                submit._replace(answer=answer) if (submit.actor, submit.answer) == (actor, before) else submit
                 for submit in state.submits
             )
             self._steps[key] = self._provider_number(state._replace(submits=submits))

@@ -17,6 +17,8 @@ class Promises(Graph):
         if owns is None or owns == self._nodes[world.places[actor]].replay.owns:
             return
         strayed = world.stalled | world.holders.excused
+        if world.stalled >> actor & 1:
+            return
         for other, place in enumerate(world.places):
             at_work = other != actor and place != ENDED and not strayed >> other & 1
             if at_work and self._nodes[place].replay.owns == owns:
@@ -57,7 +59,7 @@ class Promises(Graph):
             return
         left = world.left
         excuses = budgets.crashes - left.crashes + budgets.timeouts - left.timeouts + budgets.failovers - left.failovers
-        excuses += min(1, budgets.flushes - left.flushes) + world.holders.unheard
+        excuses += min(1, budgets.flushes - left.flushes + budgets.jumps - left.jumps + world.holders.unheard)
         if item.crashes > excuses:
             raise Violation(f"{item.crashes} crashes are counted after {excuses} deaths: {item}")
         if budgets.in_company and item.crashes > 2:

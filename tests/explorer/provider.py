@@ -73,7 +73,8 @@ def _submit_answers(
     if "done at once" in may_trouble:
         yield f"submits {generation}: done", worse_begun, _reply(call, 200, status="done", data=partial)
     if "refused" in may_trouble:
-        yield f"submits {generation}: refused", worse_begun, _reply(call, 422, status="failed", error="no")
+        refused = worse._replace(submits=(*state.submits, submit._replace(is_refused=True)))
+        yield f"submits {generation}: refused", refused, _reply(call, 422, status="failed", error="no")
     if "error" in may_trouble:
         yield f"submits {generation}: HTTP 500", worse, _reply(call, 500)
     if "cut off" in may_trouble:

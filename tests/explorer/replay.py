@@ -22,7 +22,7 @@ from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
 from shared.provider.wire.transport import Transport
 from shared.queue import Claim, Hold, Queue, Which
-from shared.store import Item, Store
+from shared.store import Item, Store, Superseded
 from shared.work.keeper import Keeper
 from shared.work.parts import Parts
 from shared.work.reconcile import Reconciler
@@ -51,7 +51,7 @@ class Replay:
     """One run of an actor's code over known answers.
 
     `hold`: by which it writes, until Redis has settled it; `owns`: the generation that it works on; `which`: how it was
-    claimed; `asked`: whether it has asked the provider since.
+    claimed; `asked`: whether it has asked the provider since; `is_settled`: whether Redis has taken what it settled.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Replay:
     owns: int | None = None
     which: Which = "ordinary"
     asked: bool = False
+    is_settled: bool = False
 
     def call(self, target: str, method: str, *arguments: Any, **options: Any) -> Any:
         if self.used == len(self.answers):
@@ -95,7 +96,7 @@ class Replay:
             case "settle", _:
                 self.owns = None
                 if not isinstance(answer, Exception):
-                    self.hold = None
+                    self.hold, self.is_settled = None, answer == [True]
         self.asked = self.asked or target == "provider"
 
     def token(self) -> str:
@@ -171,9 +172,9 @@ class Node:
         return last.answer if isinstance(last, Late) else last
 
     @property
-    def is_faulted(self) -> bool:
-        """Whether a write of it has timed out, or its clock has jumped: then its answer may be kept in Redis alone."""
-        return any(isinstance(answer, Late | StoreUnavailable) for answer in self.answers)
+    def is_unstored(self) -> bool:
+        """Whether a write of it was refused or has timed out, or its clock has jumped: then Redis alone may know."""
+        return any(isinstance(answer, Late | StoreUnavailable | Superseded) for answer in self.answers)
 
 
 class Broken(logging.Handler):

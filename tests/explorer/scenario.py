@@ -11,6 +11,7 @@ from tests.support.clock import START_MS
 Kind: TypeAlias = Literal["enqueue", "process", "reconcile", "cancel", "revive", "callback"]
 Payload: TypeAlias = Literal["done", "failed", "running", "unsigned"]
 Trouble: TypeAlias = Literal["done at once", "refused", "error", "cut off", "still running", "failed", "lost job"]
+Fate: TypeAlias = Literal["on the way", "in Redis", "stored", "lost"]
 Start: TypeAlias = Literal["nothing", "waiting", "completed", "dead letter"]
 
 
@@ -51,7 +52,7 @@ class Scenario:
     `trouble`: of the provider; `crashes`: deaths and stalls; `flushes`: Redis loses everything; `outages`: it is away
     for a while; `failovers`: it goes back to before its last one to `lost_calls` calls that changed something;
     `timeouts`: a write to DynamoDB whose caller gives up lands later or never; `jumps`: a worker's clock says that its
-    lease is over. `in_company`: no worker dies that holds a task alone.
+    lease is over. `stalling`: who may stall; `in_company`: no worker dies that holds a task alone.
     """
 
     actors: tuple[Kind, ...]
@@ -65,6 +66,7 @@ class Scenario:
     lost_calls: int = 3
     timeouts: int = 0
     jumps: int = 0
+    stalling: tuple[Kind, ...] = ("process",)
     in_company: bool = False
     first_answer_seconds: float = 5
     payload: Payload = "done"
@@ -136,13 +138,14 @@ class World(NamedTuple):
 
 
 class Submit(NamedTuple):
-    """A job that the provider has begun. `answer`: whether what it said is still on the way, stored, or lost."""
+    """A job that the provider has begun. `answer`: what became of what it said; in Redis it may be lost any time."""
 
     generation: int
     resubmits: int
     key: str
     actor: int
-    answer: Literal["on the way", "stored", "lost"]
+    answer: Fate
+    is_refused: bool = False
 
 
 class ProviderState(NamedTuple):

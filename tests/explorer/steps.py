@@ -129,6 +129,10 @@ class Steps(Faults):
                 replica = replica._replace(calls=replica.calls - 1)
             holders = self._came_back(world, place, number)
             world = world._replace(queue=number, queue_timer=waits_for, replica=replica, holders=holders)
+            if self._nodes[place].method == "settle":
+                world = self._handed_over(world, actor, place)
+            if self._nodes[place].method == "add" and world.stalled >> actor & 1:
+                world = self._excused(world, world.holders.order)  # it puts in anew what others are at work on
         return child, world
 
     def _came_back(self, world: World, place: int, number: int) -> Holders:
@@ -206,7 +210,7 @@ class Steps(Faults):
         struck = self._without(world._replace(left=left, provider=lost), actor)
         dead = struck._replace(places=replaced(struck.places, actor, ENDED))
         yield f"{label}; it crashes", dead._replace(holders=self._held_no_more(dead, actor))
-        if self._kinds[actor] in ("process", "enqueue"):
+        if self._kinds[actor] in self.scenario.stalling and not self.scenario.in_company:
             yield f"{label}; it stalls", struck._replace(stalled=struck.stalled | 1 << actor)
 
     def _moved(self, world: World, actor: int, child: int) -> World:
