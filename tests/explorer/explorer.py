@@ -120,8 +120,8 @@ class Explorer(Steps):
         self._seen_ends.add(key)
         process, reconcile = len(self._kinds) - 2, len(self._kinds) - 1
         provider = self._providers.states[world.provider]._replace(trouble=0)
-        none_left, nobody = Budgets(0, 0, 0, 0, 0, 0), Holders(is_back=world.holders.is_back)
-        quiet = world._replace(is_down=False, left=none_left, holders=nobody, provider=self._provider_number(provider))
+        left, nobody = left._replace(outages=0), Holders(is_back=world.holders.is_back, unheard=world.holders.unheard)
+        quiet = world._replace(is_down=False, left=left, holders=nobody, provider=self._provider_number(provider))
         end = self._through(quiet, reconcile)
         self._check_brought_back(end)
         for _ in range(ROUNDS):

@@ -28,7 +28,7 @@ class Holding(Promises):
         hold, holders = self._nodes[place].replay.hold, world.holders
         if hold is None or actor not in holders.order:
             return world
-        if self._nodes[place].method == "take_over":
+        if self._nodes[place].method == "take_over" and place != world.late_write:
             holders = _latest(holders, actor)
         earlier = holders.order[: holders.order.index(actor)]
         bits = sum(1 << other for other in earlier if self._generation_of(world, other) == hold.generation)

@@ -65,6 +65,15 @@ class Promises(Graph):
         if budgets.in_company and item.crashes > 2:
             raise Violation(f"an innocent is condemned: {item}")
 
+    def _check_settling(self, world: World, place: int) -> None:
+        """What is open in its item stays in the queue."""
+        node, item = self._nodes[place], self._item(world.store)
+        if node.call is None or node.method != "settle" or item is None:
+            return
+        for row in node.call[2][0]:
+            if row.becomes != "waiting" and item.is_pending(row.hold.generation):
+                raise Violation(f"{self._name(node.actor)} settles as {row.becomes} what is open: {item}")
+
     def _check_question(self, world: World, actor: int) -> None:
         """Nobody is asked about a task that came back once its generation has ended."""
         if world.holders.warned >> actor & 1:

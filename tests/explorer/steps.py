@@ -117,6 +117,7 @@ class Steps(Faults):
             self._steps[key] = self._queue_number(queue), self._child(place, answer)
         number, child = self._steps[key]
         self._check_owners(world, actor, child)
+        self._check_settling(world, place)
         if number != world.queue:
             timer, replica = self._entry(number).timer, world.replica
             if timer is None:
