@@ -8,5 +8,15 @@ from shared.store.table import Superseded, Table
 from shared.store.turns import LEAP, Holder
 
 __all__ = [
-    *("CALL_SECONDS", "LEAP", "Clock", "Ended", "Holder", "Item", "Link", "Store", "Superseded", "Table", "digest"),
+    "CALL_SECONDS",
+    "LEAP",
+    "Clock",
+    "Ended",
+    "Holder",
+    "Item",
+    "Link",
+    "Store",
+    "Superseded",
+    "Table",
+    "digest",
 ]

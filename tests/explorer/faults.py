@@ -17,7 +17,9 @@ class Faults(Holding):
     def _later(self, world: World) -> World:
         """A lease later in Redis."""
         if world.replica:
-            world = world._replace(replica=world.replica._replace(queue=self._aged_queue(world.replica.queue), timer=None))
+            world = world._replace(
+                replica=world.replica._replace(queue=self._aged_queue(world.replica.queue), timer=None)
+            )
         return world._replace(queue=self._aged_queue(world.queue), queue_timer=None)
 
     def _aged_queue(self, number: int) -> int:

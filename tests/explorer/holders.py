@@ -1,4 +1,4 @@
-"""Who holds the task, and who came after whom, as the actors' answers show it, whatever marks Redis and the item have."""
+"""Who holds the task, and who came after whom: by the actors' answers, whatever marks Redis and the item have."""
 
 from shared.queue import Claim
 from tests.explorer.promises import Promises
@@ -15,7 +15,11 @@ class Holding(Promises):
             return holders if before.hold is None else self._held_no_more(world, actor)
         if before.hold is None or before.hold.token != after.hold.token:
             holders = _latest(without(holders, actor), actor)
-            if isinstance(self._nodes[child].answer, Claim) and holders.is_back and self._is_over(world, after.hold.generation):
+            if (
+                isinstance(self._nodes[child].answer, Claim)
+                and holders.is_back
+                and self._is_over(world, after.hold.generation)
+            ):
                 holders = holders._replace(warned=holders.warned | 1 << actor)
         return holders
 

@@ -77,7 +77,9 @@ class Promises(Graph):
     def _check_question(self, world: World, actor: int) -> None:
         """Nobody is asked about a task that came back once its generation has ended."""
         if world.holders.warned >> actor & 1:
-            raise Violation(f"{self._name(actor)} asks about what came back to it after its end: {self._item(world.store)}")
+            raise Violation(
+                f"{self._name(actor)} asks about what came back to it after its end: {self._item(world.store)}"
+            )
 
     def _check_result(self, world: World, number: int) -> None:
         """What an actor answered is true: accepted is durable, completed is stored, cancelled is cancelled."""

@@ -214,9 +214,7 @@ def test_it_fails_where_reconcile_does_not_say_that_a_task_came_back(monkeypatch
 
 def test_it_fails_where_reconcile_raises_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     add_of = reconcile._Check._add_of
-    monkeypatch.setattr(
-        reconcile._Check, "_add_of", lambda check, item: add_of(check, item)._replace(turn=item.turn)
-    )
+    monkeypatch.setattr(reconcile._Check, "_add_of", lambda check, item: add_of(check, item)._replace(turn=item.turn))
     assert "changes what a later holder wrote" in violation(scenario("PPR", "waiting", failovers=0))
 
 
