@@ -111,7 +111,7 @@ def work_inline(bench: Bench) -> Handle:
     provider = Answers(rules, transport, Credentials(rules.security, lambda *_, **__: "", transport), Random(1))
     parts = Parts(Takes(), bench.queue, {"drained": provider}, Settings.from_environment({}), _now_ms)
     worker = Worker(parts)
-    return lambda tasks: settle(bench.queue, provider, [worker.work(claimed, 20) for claimed in tasks])
+    return lambda tasks: settle(bench.queue, provider, [worker.work(claimed, worker.instant()) for claimed in tasks])
 
 
 def bullmq_drains(bench: Bench, count: int, folder: Path) -> Work | None:
@@ -145,7 +145,8 @@ def compare(bench: Bench, rounds: int, count: int, folder: Path) -> None:
     all_works = [work for work, _ in works.values()] + ([theirs] if theirs else [])
     for work in all_works:  # loads the scripts
         work()
-    ratios, taken = bench.against_raw(all_works, rounds)
+    ratios, taken, raw_seconds = bench.against_raw(all_works, rounds)
+    print(f"{'raw, one ZADD NX':<48}{raw_seconds * 1e6:>8.2f} µs          (bars: 115)", flush=True)
     for (name, (_, bar)), ratio in zip(works.items(), ratios, strict=False):
         say(name, ratio.wall, "x raw", bar, least=True, cpu=ratio.cpu)
     if theirs:

@@ -120,7 +120,7 @@ class Settings:
     idle_seconds: float = _number(15.0, 0, 800, "a tick ends when nothing falls due within this")
     attempt_seconds: float = _number(20.0, 0.1, 600, "the longest that one attempt may take, all requests in it")
     first_answer_seconds: float = _number(5.0, 0, 20, "how long a new request waits for the provider; 0: not at all")
-    max_crashes: int = _number(3, 0, 100, "a task that crashed its worker more often has failed")
+    max_crashes: int = _number(3, 2, 100, "how often a task may crash its worker; two may be a neighbour's")
     confirm_seconds: float = _number(300.0, 0, 86400, "a waiting task's item is read so often, in case it is cancelled")
     retention_seconds: int = _number(2_592_000, 60, 315_360_000, "how long a finished task is kept in DynamoDB")
     spill_bucket: str = _text(

@@ -98,7 +98,7 @@ def test_redis_is_reached_as_the_url_says_and_never_waited_for_longer_than_two_s
     assert (options["host"], options["port"], options["db"]) == ("redis.example.com", 6380, 3)
     assert (options["username"], options["password"]) == ("user", "secret")
     assert (options["socket_connect_timeout"], options["socket_timeout"]) == (1, 2)
-    assert wiring.queue()._key("example", "leases") == "{stage:example}:leases"
+    assert wiring.queue()._names("example")[1] == "{stage:example}:leases"
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def problem(error: Exception, **about: object) -> Answer:
     elif not isinstance(error, Problem):
         log.error("request broke", exc_info=error, extra=about)
     if not isinstance(error, Problem):
-        outage = OUTAGES.get(type(error))
+        outage = next((told for kind, told in OUTAGES.items() if isinstance(error, kind)), None)
         broken = Problem("something broke while this was served; the task's status tells what became of it")
         error = Unavailable(outage) if outage else broken
     detail = cut(error.detail, "detail")

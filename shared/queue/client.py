@@ -60,6 +60,17 @@ def client_of(url: str) -> Client:
     return client
 
 
+def scan(client: Client, key: str, count: int) -> set[bytes]:
+    """All members of a sorted set, so many in each call, as bytes: a name may be junk."""
+    call: Any = client.execute_command
+    found: set[bytes] = set()
+    cursor = None
+    while cursor != 0:
+        cursor, page = call("ZSCAN", key, cursor or 0, "COUNT", count, **_RAW)
+        found.update(member for member, _ in page)
+    return found
+
+
 class Script:
     """A script, run by its digest; a server that does not have it is probed, gets the whole, and keeps it.
 

@@ -8,7 +8,7 @@ for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
-from shared.queue.client import TROUBLE, Client, Script, unavailable
+from shared.queue.client import TROUBLE, Client, Script, scan, unavailable
 from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Settle, Which
 from shared.task import Task
 
@@ -109,10 +109,11 @@ class Queue:
         """
         arguments = (token, _ms(lease_seconds), min(limit, BATCH), which, lost_token, *_limits(limits))
         wait_ms, once, often, expired, junk, *rest = self._call("claim", provider, arguments)
-        tasks = []
-        for name, generation, turn, came_back, record in zip(*[iter(rest)] * 5, strict=True):
-            known = self._tasks(provider, [name])
-            tasks += [Claimed(Hold(task, int(generation), token, turn), came_back, record) for task in known]
+        tasks = [
+            Claimed(Hold(task, int(generation), token, turn), int(came_back), record)
+            for name, generation, turn, came_back, record in zip(*[iter(rest)] * 5, strict=True)
+            if (task := self._task(provider, name))
+        ]
         for name in junk:
             log.error("state unreadable", extra={"provider": provider, "task": repr(name)})
         return Claim(tuple(tasks), None if wait_ms < 0 else wait_ms / 1000, bool(once), bool(often), expired)
@@ -154,8 +155,7 @@ class Queue:
     def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
         """Every task that waits or is being processed (`queue`), or that is a dead letter (`dead`), in no order."""
         name = self._names(provider)[list(LAYOUT).index(key)]
-        found = self._guarded(lambda: dict(self._client.zscan_iter(name, count=BATCH)))
-        return [Task(provider, name) for name in found]
+        return self._tasks(provider, self._guarded(lambda: scan(self._client, name, BATCH)))
 
     def mend(self, provider: str) -> list[Task]:
         """Put right what a server lost, or another release left, of where tasks wait; changes nothing else.
@@ -170,24 +170,24 @@ class Queue:
             while cursor != b"0":
                 cursor, found = self._call("mend", provider, (number, cursor or 0))
                 strays.update(found)
-        return self._tasks(provider, sorted(strays))
+        return self._tasks(provider, strays)
 
-    def _tasks(self, provider: str, names: Sequence[bytes]) -> list[Task]:
-        """The tasks of these names; what is no name is removed and logged."""
-        tasks = []
-        for name in names:
-            try:
-                tasks.append(Task(provider, name.decode()))
-            except UnicodeDecodeError:
-                log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
-                self._call("end", provider, _told([(name, _ANY_GENERATION, "dropped")]))
-        return tasks
+    def _tasks(self, provider: str, names: Iterable[bytes]) -> list[Task]:
+        return [task for name in sorted(names) if (task := self._task(provider, name))]
+
+    def _task(self, provider: str, name: bytes) -> Task | None:
+        """The task of this name; what is no name is removed and logged."""
+        try:
+            return Task(provider, name.decode())
+        except UnicodeDecodeError:
+            log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
+            self._call("end", provider, (1, "", name, _ANY_GENERATION, "dropped"))
+            return None
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
         for batch in (rows[start : start + BATCH] for start in range(0, len(rows), BATCH)):
-            told = _told([(task.name, *more) for task, *more in batch])
-            answers += self._call(verb, rows[0][0].provider, (*head, *told))
+            answers += self._call(verb, rows[0][0].provider, (*head, *_told(batch)))
         return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
@@ -209,7 +209,10 @@ class Queue:
 
 def _told(rows: Sequence[Row]) -> Row:
     """Rows as `rows` in the scripts reads them: field by field, and once what is the same in all."""
-    columns = [column[:1] if len(set(column)) == 1 else column for column in zip(*rows, strict=True)]
+    if len(rows) == 1:
+        return 1, "", rows[0][0].name, *rows[0][1:]
+    tasks, *fields = zip(*rows, strict=True)
+    columns = [[task.name for task in tasks], *(field[:1] if len(set(field)) == 1 else field for field in fields)]
     letters = "".join("e" if len(column) > 1 else "s" for column in columns)
     return len(rows), letters, *chain.from_iterable(columns)
 
@@ -219,10 +222,11 @@ def _added(one: Add) -> Row:
 
 
 def _settled(row: Settle, health: Health) -> Row:
-    hold, name = row.hold, row.hold.task.name
+    hold, becomes, delay_seconds, record, has_job, attempted, turn = row
+    name = hold.task.name
     reply = int(name in health.well) - int(name in health.unwell)
-    waits = (_ms(row.delay_seconds), row.record or "", int(row.has_job), int(row.attempted), row.turn)
-    return hold.task, hold.token, hold.generation, row.becomes, *waits, reply
+    waits = (_ms(delay_seconds), record or "", int(has_job), int(attempted), turn)
+    return hold.task, hold.token, hold.generation, becomes, *waits, reply
 
 
 def _limits(limits: Limits) -> tuple[int | float, ...]:
@@ -231,7 +235,7 @@ def _limits(limits: Limits) -> tuple[int | float, ...]:
 
 
 def _ms(seconds: float) -> int:
-    return math.ceil(max(seconds, 0) * 1000)
+    return math.ceil(max(seconds, 0) * 1000) if seconds else 0
 
 
 def _seconds(ms: int | None) -> float | None:

@@ -66,7 +66,7 @@ class Keeper:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
             return replace(_unstored(found, before, later), store_away=isinstance(error, StoreUnreachable))
         if not isinstance(written, Superseded):
-            return replace(settlement, item=written)
+            return replace(settlement, item=written) if written else settlement
         there = written.item
         if there and there.is_pending(hold.generation):  # it knows more than we do
             if isinstance(outcome, Failed):

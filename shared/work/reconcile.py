@@ -11,7 +11,14 @@ from itertools import islice, takewhile
 from random import Random
 from typing import Literal, TypeAlias, TypeVar
 
-from shared.errors import BadRequest, ItemUnreadable, QueueUnavailable, StoreUnavailable
+from shared.errors import (
+    BadRequest,
+    ItemUnreadable,
+    QueueUnavailable,
+    QueueUnreachable,
+    StoreUnavailable,
+    StoreUnreachable,
+)
 from shared.logs import facts, log
 from shared.provider.language.rules import Rules
 from shared.queue import BATCH, Add, End, Place, Queue, new_token
@@ -50,6 +57,8 @@ class Reconciler:
                 except (QueueUnavailable, StoreUnavailable) as error:
                     tally[check.provider]["unreachable"] += 1
                     log.error("reconcile stopped", extra={"provider": check.provider, "reason": str(error)})
+                    if isinstance(error, QueueUnreachable | StoreUnreachable):  # the others would wait as long
+                        return tally
         return tally
 
 
@@ -114,8 +123,7 @@ class _Check:
             match repair:
                 case "requeued" if item:
                     adds.append(self._add_of(item))
-                    if place.held_generation >= item.generation:  # else `add` replaces it
-                        replaced.append(End(task, place.generation, "forgotten"))
+                    replaced.append(End(task, place.generation, "forgotten"))  # whatever is left of it
                 case "buried" | "forgotten":
                     ends.append(End(task, place.generation, repair))
         if replaced:

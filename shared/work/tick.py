@@ -172,7 +172,7 @@ class Tick:
         since = self.worker.instant()
         claim = self.queue.claim(provider, limit, which)
         if claim is None:
-            return 0, math.inf
+            return 0, self.queue.wait_seconds
         due: dict[Which, bool] = {"once": claim.once, "often": claim.often}
         for back, providers in self.came_back.items():
             if due[back] and provider not in providers:

@@ -3,6 +3,7 @@
 What is shared by all providers is met once: after a call without an answer nobody asks again for REST_SECONDS.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ lost, abandoned (still running when the time was over), unsettled (no settling w
 that failed)."""
 
 REST_SECONDS = 5.0  # how long a tick leaves Redis or DynamoDB alone that did not answer
+HOPES = 1  # how often in a row a tick with nothing in hand waits for a Redis that did not answer
 
 
 @dataclass(slots=True)
@@ -27,8 +29,8 @@ class TickQueue:
     """The queue, for one tick. Its calls raise nothing: what fails is logged, and counts as unreachable in `tally`.
 
     `unsettled` is what could not be settled, in the batches that it came in; `lost_tokens` are those of claims without
-    a reply, the oldest first, for each provider; `silent` is the provider of the last call without one: in a cluster
-    it may be alone with that; `monotonic` tells seconds.
+    a reply, the oldest first, for each provider; `silent` is the provider of the last call without one, and `silences`
+    how many there were in a row: in a cluster one node may be silent alone. `monotonic` tells seconds.
     """
 
     parts: Parts
@@ -37,8 +39,9 @@ class TickQueue:
     unsettled: list[tuple[str, list[Settlement]]] = field(default_factory=list)
     lost_tokens: dict[str, list[str]] = field(default_factory=dict)
     silent: str = ""
-    redis_rests_until: float = float("-inf")
-    store_rests_until: float = float("-inf")
+    silences: int = 0
+    redis_rests_until: float = -math.inf
+    store_rests_until: float = -math.inf
 
     def __post_init__(self) -> None:
         self.tally = {provider: Counter() for provider in self.parts.providers}
@@ -52,6 +55,11 @@ class TickQueue:
     def rest_seconds(self) -> float:
         """How long nothing is claimed; 0 or less: not at all."""
         return max(self.redis_rests_until, self.store_rests_until) - self.monotonic()
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long to wait for after a claim without a reply; infinite if there is nothing to hope for."""
+        return self.rest_seconds if 0 < self.silences <= HOPES else math.inf
 
     def claim(self, provider: str, limit: int, which: Which) -> Claim | None:
         """What a claim gives; None if there was no reply, or Redis rests. What the lost one took goes back first."""
@@ -69,10 +77,12 @@ class TickQueue:
                 limits=self.parts.providers[provider].rules.limits,
             )
         except QueueUnavailable as error:
-            lost.append(token)
+            if isinstance(error, QueueUnreachable):
+                lost.append(token)
             self._failed(provider, error)
             return None
         del lost[:1]
+        self.silences = 0
         self.tally[provider]["claimed"] += len(claim.tasks)
         self.tally[provider]["expired"] += claim.expired
         return claim
@@ -109,6 +119,7 @@ class TickQueue:
             except QueueUnavailable as error:
                 self._failed(provider, error)
             else:
+                self.silences = 0
                 return
         self.unsettled.append((provider, settlements))
 
@@ -117,6 +128,7 @@ class TickQueue:
         self.tally[provider]["unreachable"] += 1
         said: dict[str, object] = {"provider": provider, "reason": str(error)}
         if isinstance(error, QueueUnreachable):
-            self.silent, self.redis_rests_until = provider, self.monotonic() + REST_SECONDS
+            self.silent, self.silences = provider, self.silences + 1
+            self.redis_rests_until = self.monotonic() + REST_SECONDS
             said["rest_seconds"] = REST_SECONDS
         log.error("queue unavailable", extra=said)

@@ -117,8 +117,9 @@ class Worker:
             return record
         if item and item.crashes:
             record = replace(record, saved=None)  # whatever this attempt finds is written, so that none stands any more
-        if item and item.crashes > self.parts.settings.max_crashes:
-            crashed = Failed(Reason.CRASHED, f"ended its worker {item.crashes} times")
+        crashes = min(item.crashes, claimed.came_back) if item else 0  # a turn that was given back unasked is none
+        if crashes > self.parts.settings.max_crashes:
+            crashed = Failed(Reason.CRASHED, f"ended its worker {crashes} times")
             return self.keeper.keep(turn, record, Finding(crashed, record), attempted=False)
         if record.result is not None:
             completed = Completed(loads(record.result, max_depth=OWN_DEPTH))

@@ -16,6 +16,7 @@ from shared.limits import Limits
 from shared.settings import MAX_BATCH
 from shared.store import Item
 from shared.task import Task
+from shared.work.turn import Turn
 from tests.support.backend import Backend
 from tests.support.front import Front
 from tests.support.simulator import DONE, EXAMPLE, JOB, WHOLE, Simulator, completed, pending, refused
@@ -172,8 +173,8 @@ def test_an_attempt_that_breaks_harms_no_other_and_its_task_comes_back(
 ) -> None:
     attempt = front.worker.attempt
 
-    def broken(hold: Any, *arguments: Any, **options: Any) -> Any:
-        return 1 / 0 if hold.task.name == "b" else attempt(hold, *arguments, **options)
+    def broken(turn: Turn, *arguments: Any, **options: Any) -> Any:
+        return 1 / 0 if turn.hold.task.name == "b" else attempt(turn, *arguments, **options)
 
     front.patch.setattr(front.worker, "attempt", broken)
     results = front.results(request("a"), request("b"), request("c"))

@@ -25,7 +25,7 @@ from shared.api.request import MAX_BODY_BYTES, Callback
 from shared.errors import NotFound, StoreUnavailable, Unavailable
 from shared.limits import Limits
 from shared.provider.callback_url import CallbackUrls
-from shared.queue import Add, Queue, Release
+from shared.queue import Add, Queue, Settle
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work.keeper import record_of
@@ -185,26 +185,26 @@ def test_a_task_that_ends_while_it_is_asked_about_keeps_its_place_until_then_and
     hook.bench.seed("next")
     hook.call(payload)
     assert hook.queue.claim("example", limit=1, lease_seconds=30, token="v", limits=limits).tasks == ()
-    assert hook.queue.release([Release(claimed.hold, 0, claimed.record)]) == [False]
+    assert hook.queue.settle([Settle(claimed.hold, "waiting")]) == [False]
     (following,) = hook.queue.claim("example", limit=2, lease_seconds=30, token="v", limits=limits).tasks
     assert following.hold.task.name == "next"
     assert {name: where for name, (where, _) in hook.state().items()} == left | {"next": "processing"}
 
 
 @pytest.mark.parametrize(
-    ("payload", "verb"), [({"status": "completed", "data": WHOLE}, "forget"), ({"status": "refused"}, "bury")]
+    ("payload", "left"),
+    [({"status": "completed", "data": WHOLE}, ""), ({"status": "refused"}, "dead")],
+    ids=["success", "failure"],
 )
-def test_whoever_claims_what_has_ended_under_a_worker_that_died_ends_it_without_asking(
-    hook: Hook, simulator: Simulator, payload: Any, verb: str
+def test_what_has_ended_under_a_worker_that_died_ends_with_its_lease_and_is_given_to_nobody(
+    hook: Hook, payload: Any, left: str
 ) -> None:
-    hook.provider = simulator.provider(JOB | {"callback": SIGNED})
     hook.wait(due_seconds=0)
     hook.queue.claim("example", limit=1, lease_seconds=30, token="w")
     hook.call(payload)
     hook.bench.rewind(31)
-    (claimed,) = hook.queue.claim("example", limit=1, lease_seconds=30, token="v", suspect=True).tasks
-    assert hook.receiver().worker.work(claimed, 1).verb == verb
-    assert simulator.calls() == []
+    claim = hook.queue.claim("example", limit=1, lease_seconds=30, token="v")
+    assert (claim.tasks, claim.once, hook.state()) == ((), False, {TASK.name: (left, hook.generation)} if left else {})
 
 
 def test_a_signed_pending_payload_is_kept_and_does_not_move_the_task(hook: Hook) -> None:
@@ -314,9 +314,10 @@ def test_however_often_it_is_repeated_there_is_no_attempt_sooner_than_the_shorte
         for claimed in hook.queue.claim("example", limit=1, lease_seconds=30, token="w").tasks:
             attempts += 1
             simulator.say(pending())
-            done = hook.receiver().worker.work(claimed, 5)
+            worker = hook.receiver().worker
+            done = worker.work(claimed, worker.instant())
             assert done.record
-            hook.queue.release([Release(done.hold, 60, done.record.to_text())])
+            hook.queue.settle([Settle(done.hold, "waiting", 60, done.record.to_text())])
     assert attempts == 1
     assert hook.place() == LATER
     assert (hook.bench.score(TASK.name) or 0) <= hook.bench.keys.now() + shortest * 1000

@@ -114,7 +114,7 @@ def test_what_has_ended_already_is_a_conflict(office: Office, status: str) -> No
 def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(office: Office) -> None:
     office.begun()
     seen: list[str | None] = []
-    office.patch.setattr(office.queue, "forget", lambda _: seen.append(office.status()))
+    office.patch.setattr(office.queue, "end", lambda _: seen.append(office.status()))
     office.cancel()
     assert seen == ["cancelled"]
 
@@ -123,7 +123,7 @@ def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(off
 def test_the_jobs_place_is_free_only_once_the_provider_was_told(office: Office) -> None:
     office.begun(outputs={"id": "j-1"})
     told: list[list[str]] = []
-    office.patch.setattr(office.queue, "forget", lambda _: told.append(office.simulator.calls()))
+    office.patch.setattr(office.queue, "end", lambda _: told.append(office.simulator.calls()))
     office.cancel()
     assert told == [["DELETE /jobs/j-1"]]
 
@@ -180,14 +180,14 @@ def test_a_generation_begun_in_between_is_cancelled_in_its_place(office: Office)
 
 def test_a_generation_that_begins_before_the_cancelled_one_is_forgotten_stays(office: Office) -> None:
     first = office.begun()
-    office.meanwhile(office.queue, "forget", before=office.begun)
+    office.meanwhile(office.queue, "end", before=office.begun)
     assert office.cancel().body["status"] == "cancelled"
     assert office.state("job") == {"a": ("waiting", first.generation + 1)}
 
 
 def test_a_generation_begun_just_after_is_left_alone_and_not_shown(office: Office) -> None:
     item = office.begun(outputs={"id": "j-1"})
-    office.meanwhile(office.queue, "forget", after=lambda: office.begun(outputs={"id": "j-2"}))
+    office.meanwhile(office.queue, "end", after=lambda: office.begun(outputs={"id": "j-2"}))
     answer = office.cancel()
     assert (answer.body["status"], answer.body["generation"]) == ("cancelled", item.generation)
     assert office.state("job") == {"a": ("waiting", item.generation + 1)}

@@ -55,7 +55,8 @@ def _schedule(
     if score is not None:
         with suppress(ValueError, TypeError, KeyError):  # of junk, and of what later code wrote, nothing is told
             record = json.loads(parts["tasks"][name])
-            known = {key: record[key] for key in ("attempts", "errors", "progress", "reason")}
+            unless_told = {"attempts": 0, "errors": 0, "progress": None, "reason": None}
+            known = {key: record.get(key, value) for key, value in unless_told.items()}
             fields |= known if record["version"] == 1 else {}
         fields["schedule"] = "waiting" if score > 0 else "processing"
     elif is_there and name in parts["dead"]:

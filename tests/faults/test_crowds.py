@@ -89,21 +89,23 @@ def test_a_tick_costs_the_same_however_many_tasks_are_not_due(make_world: MakeWo
     world.simulator.say(DONE)
     cost()  # the scripts are loaded
     few = cost()
-    keys = [key_of("job", part) for part in ("queue", "state", "tasks")]
-    for first in range(0, 200_000, 20_000):
+    keys = [key_of("job", part) for part in ("queue", "state", "tasks", "lines", "ring")]
+    for first in range(0, 200_000, 5_000):
         world.redis.eval(CROWD, len(keys), *keys, world.bench.keys.now() + 1000 * DAYS, first)
     many = cost()
-    assert many[0] == few[0]
+    assert many[0] <= few[0]  # a line that never ends is never taken out of the ring
     assert many[1] < few[1] + 1000
     assert world.redis.zcard(keys[0]) == 200_000
 
 
 CROWD = """
-for i = ARGV[2] + 1, ARGV[2] + 20000 do
+for i = ARGV[2] + 1, ARGV[2] + 5000 do
   redis.call('ZADD', KEYS[1], ARGV[1], 'later ' .. i)
   redis.call('HSET', KEYS[2], 'later ' .. i, '1::0')
   redis.call('HSET', KEYS[3], 'later ' .. i, '{}')
-end"""
+  redis.call('ZADD', KEYS[4], 0, '\\0' .. ARGV[1] .. '\\0later ' .. i)
+end
+redis.call('ZADD', KEYS[5], 'NX', ARGV[1], '')"""
 
 
 def spent(world: World) -> tuple[int, int]:

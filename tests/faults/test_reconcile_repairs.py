@@ -26,7 +26,7 @@ def leased(world: World) -> None:
     """Somebody has claimed it and is dead."""
     world.post(NAME)
     world.pass_(LEASE_SECONDS)
-    assert world.run("process", dies_after=0).killed
+    assert world.run("process", dies_after=1).killed
 
 
 def ended(world: World, status: str) -> None:
@@ -39,7 +39,7 @@ def ended(world: World, status: str) -> None:
         assert world.run("enqueue", DELETE, dies_after=1).killed
     else:
         world.pass_(LEASE_SECONDS)
-        assert world.run("process", dies_after=2).killed
+        assert world.run("process", dies_after=3).killed
         put_back(world)
     assert world.status(NAME) == status
 

@@ -29,9 +29,9 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 LIMITED = FILE | {"limits": {"openJobs": 2, "parallel": 2, "rate": {"requests": 10, "seconds": 1}}}
 ALLOWED = (
-    "+evalsha +eval +time +type +exists +del +zadd +zrem +zscore +zmscore +zcard +zcount +zrange +zrangebyscore "
-    "+zremrangebyrank +zinter +zscan +hget +hmget +hset +hdel +hscan +sadd +srem +scard +sismember +smismember "
-    "+smembers +sscan"
+    "+evalsha +eval +time +type +exists +del +zadd +zrem +zscore +zmscore +zcard +zcount +zrangebyscore +zrangebylex "
+    "+zrevrange +zrevrangebyscore +zinter +zscan +hget +hmget +hset +hdel +hscan +sadd +srem +scard +sismember "
+    "+smismember +sscan"
 )
 """All that a user of the queue must be allowed, on keys that begin with `{queue:`."""
 

@@ -8,7 +8,8 @@ from typing import Any
 from shared import wiring
 from shared.work import tick
 from shared.work.settle import Settlement
-from shared.work.tick import Tally, Tick
+from shared.work.tick import Tick
+from shared.work.tick_queue import Tally
 from tests.faults.world import World
 
 FUNCTION_SECONDS = 80

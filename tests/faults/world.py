@@ -48,8 +48,14 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   if redis.call('TYPE', key).ok == 'zset' then
     local members = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
     for i = 1, #members, 2 do
-      local score = tonumber(members[i + 1])
-      if score > 0 then redis.call('ZADD', key, math.max(1, score - ARGV[1]), members[i]) end
+      local score, group, due, name = tonumber(members[i + 1]), string.match(members[i], '^(%Z*)%z(%d+)%z(.*)$')
+      if group then
+        local earlier = string.format('%013.0f', math.max(1, due - ARGV[1]))
+        redis.call('ZREM', key, members[i])
+        redis.call('ZADD', key, 0, group .. '\\0' .. earlier .. '\\0' .. name)
+      elseif score > 0 then
+        redis.call('ZADD', key, math.max(1, score - ARGV[1]), members[i])
+      end
     end
   elseif string.match(key, ':gate$') then
     for _, field in ipairs({ 'until', 'full_at' }) do

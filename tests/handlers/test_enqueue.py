@@ -385,11 +385,12 @@ def test_stored_data_that_are_gone_are_503_until_they_are_fetched_anew(api: Depl
     assert api.call("GET", "/?task-name=a").body["data"] == LARGE
 
 
-def test_without_a_bucket_an_answer_that_cannot_hold_its_data_says_so(api: Deployment) -> None:
+def test_without_a_bucket_data_that_no_answer_could_hold_end_the_task_as_too_large(api: Deployment) -> None:
     api.simulator.say(completed(VAST))
-    for target in ("/?task-name=a", "/tasks/example/a"):
+    for target, status in (("/?task-name=a", 422), ("/tasks/example/a", 200)):
         answered = api.call("GET", target)
-        assert (answered.status, answered.body["data"], answered.body["data_url"]) == (200, None, None)
+        assert (answered.status, answered.body["status"], answered.body["data"]) == (status, "failed", None)
+        assert answered.body["error"]["reason"] == "too-large"
 
 
 @pytest.mark.parametrize(("bucket_name", "asked"), [("", 1), (BUCKET, 0)])

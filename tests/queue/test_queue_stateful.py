@@ -4,7 +4,7 @@ The walks are the same in every run.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import Add, Claimed, End, Hold, Queue, Release
+from shared.queue import Add, Becomes, Claimed, End, Hold, Queue, Settle, Which
 from shared.task import Task
 from tests.support.clock import START_MS
 from tests.support.keys import PROVIDER, Bench
@@ -28,8 +28,10 @@ DELAY_SECONDS = 7200.0
 
 names = st.sampled_from(["a", "b", "c", "名"])
 generations = st.integers(1, 4)
-ends = st.sampled_from(["buried", "forgotten"])
+ends = st.sampled_from(["buried", "forgotten", "dropped"])
+becoming = st.sampled_from(["completed", "waiting", "waiting", "buried", "forgotten"])
 delays = st.sampled_from([0.0, DELAY_SECONDS])
+WHICH = st.sampled_from(["ordinary", "ordinary", "once", "often"])
 
 
 @dataclass
@@ -41,7 +43,8 @@ class Known:
     due: float = 0
     holder: str | None = None
     lease_end: float = 0
-    crashes: int = 0
+    turn: int = 0
+    came_back: int = 0
     is_dead: bool = False
     adder: str | None = None
     becomes: str | None = None
@@ -57,21 +60,32 @@ class Model:
     def return_expired(self) -> int:
         expired = [one for one in self.tasks.values() if one.holder and one.lease_end <= self.now]
         for one in expired:
-            one.holder, one.due, one.crashes, one.adder = None, one.lease_end, one.crashes + 1, None
+            one.holder, one.due, one.came_back, one.adder = None, one.lease_end, one.came_back + 1, None
+        for name in [name for name, one in self.tasks.items() if one in expired and one.becomes]:
+            expired.remove(self.tasks[name])
+            self.end(name, self.tasks[name].becomes or "")
         return len(expired)
 
+    def return_lost(self, token: str) -> None:
+        for name, one in list(self.tasks.items()):
+            if token and one.holder == token:
+                one.holder, one.due, one.adder = None, self.now, None
+                if one.becomes:
+                    self.end(name, one.becomes)
+
     def end(self, name: str, becomes: str) -> None:
-        if becomes == "forgotten":
+        if becomes != "buried":
             del self.tasks[name]
         else:
             one = self.tasks[name]
-            one.holder, one.is_dead, one.crashes, one.adder, one.becomes = None, True, 0, None, None
+            one.holder, one.is_dead, one.came_back, one.adder, one.becomes = None, True, 0, None, None
 
-    def due(self, *, suspect: bool) -> set[str]:
+    def due(self, which: str) -> set[str]:
         return {
             name
             for name, one in self.tasks.items()
-            if not one.is_dead and not one.holder and one.due <= self.now and (one.crashes > 0) == suspect
+            if not one.is_dead and not one.holder and one.due <= self.now
+            if ("ordinary", "once", "often")[min(one.came_back, 2)] == which
         }
 
 
@@ -88,7 +102,7 @@ class Walk(RuleBasedStateMachine):
 
     def token(self) -> str:
         self.tokens += 1
-        return f"token {self.tokens}"
+        return f"{self.tokens:08}abcd"
 
     @rule(name=names, generation=generations, delay=delays, leased=st.booleans(), again=st.booleans())
     def add(self, name: str, generation: int, delay: float, leased: bool, again: bool) -> None:
@@ -111,22 +125,26 @@ class Walk(RuleBasedStateMachine):
             due=self.model.now + delay,
             holder=token if leased else None,
             lease_end=self.model.now + LEASE_SECONDS,
+            turn=int(leased),
             adder=token,
         )
         if leased:
-            self.holds.append(Hold(Task(PROVIDER, name), generation, token))
+            self.holds.append(Hold(Task(PROVIDER, name), generation, token, 1))
 
-    @rule(limit=st.integers(1, 3), suspect=st.booleans())
-    def claim(self, limit: int, suspect: bool) -> None:
-        token = self.token()
+    @rule(limit=st.integers(1, 3), which=WHICH, lost=st.booleans())
+    def claim(self, limit: int, which: Which, lost: bool) -> None:
+        token, lost_token = self.token(), self.holds[-1].token if lost and self.holds else ""
         expired = self.model.return_expired()
-        due, suspects = self.model.due(suspect=suspect), self.model.due(suspect=True)
-        claim = self.queue.claim(PROVIDER, limit=limit, lease_seconds=LEASE_SECONDS, token=token, suspect=suspect)
+        self.model.return_lost(lost_token)
+        due = self.model.due(which)
+        options: Any = {"which": which, "lost_token": lost_token}
+        claim = self.queue.claim(PROVIDER, limit=limit, lease_seconds=LEASE_SECONDS, token=token, **options)
         taken = [claimed.hold.task.name for claimed in claim.tasks]
         assert claim.expired == expired
-        assert len(taken) == min(1 if suspect else limit, len(due))
+        assert len(taken) == min(1 if which == "often" else limit, len(due))
         assert set(taken) <= due
-        assert claim.suspects or not suspects or len(taken) == limit
+        for told, of in ((claim.once, "once"), (claim.often, "often")):
+            assert told == bool(self.model.due(of) - set(taken))
         late = [self.model.tasks[name].due for name in due - set(taken)]
         assert all(self.model.tasks[name].due <= min(late, default=math.inf) for name in taken)
         for claimed in claim.tasks:
@@ -134,42 +152,33 @@ class Walk(RuleBasedStateMachine):
 
     def taken(self, claimed: Claimed, token: str) -> None:
         known = self.model.tasks[claimed.hold.task.name]
-        assert claimed == Claimed(Hold(claimed.hold.task, known.generation, token), known.crashes, known.record)
+        known.turn += 1
+        hold = Hold(claimed.hold.task, known.generation, token, known.turn)
+        assert claimed == Claimed(hold, known.came_back, known.record.encode())
         known.holder, known.lease_end, known.adder = token, self.model.now + LEASE_SECONDS, None
         self.holds.append(claimed.hold)
 
     @precondition(lambda self: self.holds)
-    @rule(data=st.data(), verb=st.sampled_from(["complete", "release", "bury"]), delay=delays)
-    def settle(self, data: st.DataObject, verb: str, delay: float) -> None:
+    @rule(data=st.data(), becomes=becoming, delay=delays, attempted=st.booleans(), turn=st.sampled_from([0, 0, 7]))
+    def settle(self, data: st.DataObject, becomes: Becomes, delay: float, attempted: bool, turn: int) -> None:
         """A worker settles, whether it still holds the task or not, perhaps for the second time."""
         hold = data.draw(st.sampled_from(self.holds))
         known = self.model.tasks.get(hold.task.name)
         held = known is not None and (known.generation, known.holder) == (hold.generation, hold.token)
-        match verb:
-            case "complete":
-                assert self.queue.complete([hold]) == [held]
-                if held:
-                    del self.model.tasks[hold.task.name]
-            case "release":
-                done = held and known is not None and not known.becomes
-                assert self.queue.release([Release(hold, delay, f"released by {hold.token}")]) == [done]
-                if known and held and known.becomes:
-                    self.model.end(hold.task.name, known.becomes)
-                elif known and held:
-                    known.holder, known.due, known.crashes, known.adder = None, self.model.now + delay, 0, None
-                    known.record = f"released by {hold.token}"
-            case "bury":
-                assert self.queue.bury([hold]) == [held]
-                if held:
-                    self.model.end(hold.task.name, "buried")
-
-    @rule(name=names, generation=generations)
-    def forget(self, name: str, generation: int) -> None:
-        known = self.model.tasks.get(name)
-        dropped = known is not None and known.generation <= generation
-        assert self.queue.forget([(Task(PROVIDER, name), generation)]) == [dropped]
-        if dropped:
-            del self.model.tasks[name]
+        row = Settle(hold, becomes, delay, f"from {hold.token}", attempted=attempted, turn=turn)
+        if not known or not held:
+            assert self.queue.settle([row]) == [False]
+        elif becomes == "waiting" and known.becomes:
+            assert self.queue.settle([row]) == [False]
+            self.model.end(hold.task.name, known.becomes)
+        else:
+            assert self.queue.settle([row]) == [True]
+            if becomes == "waiting":
+                known.holder, known.due, known.adder = None, self.model.now + delay, None
+                known.record, known.turn = f"from {hold.token}", max(known.turn, turn)
+                known.came_back = 0 if attempted else known.came_back
+            else:
+                self.model.end(hold.task.name, becomes)
 
     @rule(name=names, generation=generations, becomes=ends)
     def end(self, name: str, generation: int, becomes: Any) -> None:
@@ -179,8 +188,8 @@ class Walk(RuleBasedStateMachine):
         else:
             there = known is not None and known.generation <= generation
         assert self.queue.end([End(Task(PROVIDER, name), generation, becomes)]) == [there]
-        if known and there and known.holder and known.lease_end > self.model.now:
-            known.record = known.becomes = becomes
+        if known and there and becomes != "dropped" and known.holder and known.lease_end > self.model.now:
+            known.becomes = becomes
         elif there:
             self.model.end(name, becomes)
 
@@ -194,7 +203,7 @@ class Walk(RuleBasedStateMachine):
         known = self.model.tasks.get(name)
         (place,) = self.queue.look([Task(PROVIDER, name)], records=True)
         assert place.held_generation == (known.generation if known else 0)
-        assert place.record == (known.record if known and not known.is_dead else None)
+        assert place.record == (known.record.encode() if known and not known.is_dead else None)
         assert (place.buried_seconds is not None) == bool(known and known.is_dead)
         assert (place.lease_seconds is not None) == bool(known and known.holder)
 
@@ -297,7 +306,7 @@ class Pair(RuleBasedStateMachine):
 
     def token(self) -> str:
         self.tokens += 1
-        return f"token {self.tokens}"
+        return f"{self.tokens:08}abcd"
 
     @rule(wanted=st.lists(WANTED, max_size=3), leased=st.booleans(), limits=LIMITS)
     def add(self, wanted: list[tuple[str, int, str, bool]], leased: bool, limits: Limits) -> None:
@@ -308,25 +317,21 @@ class Pair(RuleBasedStateMachine):
         if leased:
             self.holds += [Hold(one.task, one.generation, token) for one in adds]
 
-    @rule(limit=st.integers(1, 5), suspect=st.booleans(), limits=LIMITS)
-    def claim(self, limit: int, suspect: bool, limits: Limits) -> None:
-        token, options = self.token(), {"limit": limit, "suspect": suspect, "limits": self.limits or limits}
+    @rule(limit=st.integers(1, 5), which=WHICH, limits=LIMITS)
+    def claim(self, limit: int, which: Which, limits: Limits) -> None:
+        token, options = self.token(), {"limit": limit, "which": which, "limits": self.limits or limits}
         claim = self.both(lambda queue: queue.claim(PROVIDER, lease_seconds=LEASE_SECONDS, token=token, **options))
         self.holds += [claimed.hold for claimed in claim.tasks]
         waits = [score for score in self.double_bench.parts()["queue"].values() if score > 0]
-        assert claim.wait_seconds is not None or not waits or claim.suspects or suspect
+        assert claim.wait_seconds is not None or not waits or claim.once or claim.often or which != "ordinary"
 
     @precondition(lambda self: self.holds)
-    @rule(data=st.data(), verb=st.sampled_from(["complete", "release", "bury", "forget"]), health=HEALTH)
-    def settle(self, data: st.DataObject, verb: str, health: Health) -> None:
+    @rule(data=st.data(), becomes=becoming, health=HEALTH, attempted=st.booleans())
+    def settle(self, data: st.DataObject, becomes: Becomes, health: Health, attempted: bool) -> None:
         some = data.draw(st.lists(st.sampled_from(self.holds), min_size=1, max_size=3, unique=True))
         delay, has_job = data.draw(delays), data.draw(st.booleans())
-        rows: Sequence[Any] = some
-        if verb == "release":
-            rows = [Release(hold, delay, None, has_job) for hold in some]
-        elif verb == "forget":
-            rows = [(hold.task, hold.generation) for hold in some]
-        self.both(lambda queue: getattr(queue, verb)(rows, health))
+        rows = [Settle(hold, becomes, delay, None, has_job, attempted) for hold in some]
+        self.both(lambda queue: queue.settle(rows, health))
 
     @rule(wanted=st.lists(st.tuples(many_names, st.integers(1, 3), ends), max_size=3, unique_by=lambda one: one[0]))
     def end(self, wanted: list[tuple[str, int, Any]]) -> None:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.parametrize("redis_kind", SERVERS[1:], indirect=True)
 def loaded(redis_client: "Redis", bare_queue: Queue) -> None:
     """The server knows the scripts, as it does after the first call."""
     for script in bare_queue._scripts.values():
-        redis_client.script_load(script)
+        redis_client.script_load(script.script)
 
 
 def every_verb(desk: Desk) -> dict[str, Callable[[], object]]:

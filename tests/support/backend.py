@@ -49,7 +49,8 @@ class QueueBackend:
     def pass_(self, seconds: float) -> None:
         """Let time pass, here and in Redis."""
         self.clock.advance(seconds)
-        self.bench.rewind(seconds)
+        with self.redis.unseen():
+            self.bench.rewind(seconds)
 
     def meanwhile(self, owner: object, verb: str, *, before: Do = nothing, after: Do = nothing) -> None:
         """At the next call of that method, and at no later one, this happens just before it or just after."""

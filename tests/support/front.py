@@ -33,6 +33,7 @@ class Front(Backend):
 
     def __post_init__(self) -> None:
         self.worker = Worker(self.parts(self.providers))
+        self.worker.keeper.monotonic, self.worker.keeper.sleep = self.clock.monotonic, self.clock.sleep
 
     def enqueuer(self, **settings: Any) -> Enqueuer:
         return Enqueuer(self.parts(self.providers, **settings), self.worker, self._tell)

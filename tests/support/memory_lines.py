@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Literal, TypeAlias
 
+from shared.queue import BATCH
 from tests.support.memory_parts import Parts, Scores
 
 Lane: TypeAlias = Literal["lines", "job_lines"]
@@ -30,11 +31,13 @@ def place_of(parts: Parts, name: str, due: float, came_back: int) -> tuple[Place
     return "job_lines" if name in parts.jobs else "lines", member_of(group, due, name), group
 
 
-def line_up(parts: Parts, waiting: Iterable[tuple[str, float, int]], now_ms: float) -> None:
-    """Let tasks stand in line: each with its due time and how often it came back."""
+def line_up(parts: Parts, waiting: Iterable[tuple[str, float, int]], now_ms: float) -> int:
+    """Let tasks stand in line: each with its due time and how often it came back. How many did not."""
     soonest: dict[tuple[Place, str], float] = {}
+    added = 0
     for name, due, came_back in waiting:
         place, member, group = place_of(parts, name, due, came_back)
+        added += member not in getattr(parts, place)
         getattr(parts, place)[member] = due if came_back else 0
         if not came_back:
             soonest[place, group] = min(soonest.get((place, group), math.inf), max(due, now_ms))
@@ -42,6 +45,7 @@ def line_up(parts: Parts, waiting: Iterable[tuple[str, float, int]], now_ms: flo
         ring: Scores = getattr(parts, RINGS[place])
         if group not in ring or (ring[group] >= now_ms + 1 and ring[group] > turn):
             ring[group] = turn
+    return added
 
 
 def step_out(parts: Parts, names: Iterable[str]) -> None:
@@ -56,9 +60,9 @@ def step_out(parts: Parts, names: Iterable[str]) -> None:
                 getattr(parts, RINGS[lane]).pop(group, None)
 
 
-def catch_up(parts: Parts, names: Iterable[str], now_ms: float) -> None:
-    """Let tasks of the main set stand where they belong."""
-    line_up(parts, [(name, parts.queue[name], parts.parsed(name).came_back) for name in names], now_ms)
+def catch_up(parts: Parts, names: Iterable[str], now_ms: float) -> int:
+    """Let tasks of the main set stand where they belong. How many did not."""
+    return line_up(parts, [(name, parts.queue[name], parts.parsed(name).came_back) for name in names], now_ms)
 
 
 def line_of(parts: Parts, place: Place, group: str) -> list[str]:
@@ -137,15 +141,15 @@ class Round:
                     return
                 if self._serve(turn, each, count) == each:
                     again.append(turn)
-            waiting = again
+            waiting = again if self.steps > 0 else []
 
     def take_back(self, place: Literal["once", "often"]) -> None:
         """Those that came back go without a turn."""
         stand: Scores = getattr(self.parts, place)
         due = sorted((at, name) for name, at in stand.items() if at <= self.now_ms)
-        first = due[: self.allowed]
-        if self.slots < len(first):
-            first += [one for one in due[self.allowed :] if one[1] in self.parts.jobs]
+        first, rest = due[:BATCH], due[BATCH:]
+        if self.slots < self.allowed:
+            first += [one for one in rest if one[1] in self.parts.jobs]
         names = [name for at, name in first if self._is_true(name, due_text(at), place, name)]
         for name in names:
             has_job = name in self.parts.jobs

@@ -104,9 +104,12 @@ class MemoryQueue:
     ) -> Claim:
         parts = self._parts(provider)
         expired = self._bring_back(parts, {token, lost_token} - {""})
-        standing = len(parts.lines) + len(parts.job_lines) + len(parts.once) + len(parts.often)
-        if len(parts.queue) != len(parts.leases) + standing:
-            catch_up(parts, oldest(parts.queue, above=0, most=BATCH), self.now_ms)
+        in_line = len(parts.lines) + len(parts.job_lines) + len(parts.once) + len(parts.often)
+        if len(parts.queue) != len(parts.leases) + in_line:
+            every = oldest(parts.queue, above=0, most=len(parts.queue))
+            for first in (0, in_line, self.now_ms % max(1, len(parts.queue))):
+                if catch_up(parts, every[first : first + BATCH], self.now_ms):
+                    break
         limit = 1 if which == "often" else min(limit, BATCH)
         gate = Pass(parts, limits, self.now_ms, len(parts.leases), limit)
         slots = math.inf if limits.open_jobs is None else max(0, limits.open_jobs - len(parts.jobs))

@@ -2,10 +2,12 @@
 
 import socket
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from botocore.exceptions import EndpointConnectionError
-from redis import Redis
+from redis import Redis, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 if TYPE_CHECKING:
@@ -47,18 +49,27 @@ class DynamoDBOutage(Outage[set[str]]):
 
 
 class RedisOutage(Outage[bool]):
-    """While `away`, every command of this client fails as on a closed port."""
+    """While `away`, every command of this client fails as on a closed port, or as `fails` says."""
 
     def __init__(self, client: "Redis") -> None:
         super().__init__(False)
+        self.fails: Callable[[], RedisError] = lambda: RedisConnectionError("Connection refused")
         self._execute: Any = client.execute_command
         client.execute_command = self._run  # type: ignore[method-assign]
 
     def _run(self, *arguments: Any, **options: Any) -> Any:
         self.calls.append(arguments[0])
         if self.away:
-            raise RedisConnectionError("Connection refused")
+            raise self.fails()
         return self._execute(*arguments, **options)
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What is asked meanwhile is served, and not listed."""
+        away, calls = self._away, list(self.calls)
+        self._away = False
+        yield
+        self._away, self.calls[:] = away, calls
 
 
 class Door:

@@ -47,7 +47,8 @@ def test_a_deadline_falls_when_it_should_on_machines_whose_clocks_are_apart(
         backend.pass_(after_seconds)
         (claimed,) = backend.queue.claim("job", limit=1, lease_seconds=30, token=new_token()).tasks
         process.store.know_time()  # as a tick does
-        settlement = Worker(process).work(claimed, 5)
+        worker = Worker(process)
+        settlement = worker.work(claimed, worker.instant())
         (counted,) = settle(backend.queue, providers["job"], [settlement])
         return counted
 

@@ -160,7 +160,10 @@ def test_what_may_be_on_its_way_to_redis_is_left_to_who_brings_it(halves: Halves
     halves.have(half, HALVES[half], item.generation + BEHIND)
     before = halves.bench.parts()
     assert halves.run() == {}
-    assert halves.bench.parts() == before
+    mended = {"lines", "ring"}  # in which a task of the main set stands, however it came there
+    assert {name: part for name, part in halves.bench.parts().items() if name not in mended} == {
+        name: part for name, part in before.items() if name not in mended
+    }
     halves.bench.keys._client.flushall()  # type: ignore[attr-defined]
 
 

@@ -160,7 +160,8 @@ def test_a_lost_task_is_said_to_be_lost(queue: Queue, caplog: pytest.LogCaptureF
 
 
 GOOD: dict[str, Any] = {
-    "completed": Completed(1), "waiting": Pending(5), "buried": Failed(Reason.UPSTREAM), "forgotten": Failed(Reason.UPSTREAM),
+    "completed": Completed(1), "waiting": Pending(5), "buried": Failed(Reason.UPSTREAM),
+    "forgotten": Failed(Reason.UPSTREAM),
 }  # fmt: skip
 BAD: dict[str, Any] = {
     "completed": None, "waiting": Retry(5, Reason.HTTP), "buried": Failed(Reason.TOO_MANY_ERRORS),

@@ -1,5 +1,7 @@
 """A tick keeps every slot busy, leaves nobody waiting for the slowest, and is back before its time is over."""
 
+import dataclasses
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -8,16 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from shared.errors import QueueUnavailable
+from shared.errors import QueueUnavailable, QueueUnreachable
 from shared.limits import Health
+from shared.outcome import Pending, Retry
 from shared.queue import Add, Claim, Claimed, End, Settle
+from shared.reasons import Reason
 from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work.keeper import record_of
 from shared.work.settle import Settlement
 from shared.work.tick import SETTLE_SECONDS, Tick
+from shared.work.tick_queue import REST_SECONDS
 from shared.work.turn import Instant
 from shared.work.worker import Worker
 from tests.support import asking
@@ -39,17 +46,21 @@ class Doing(Worker):
     """A worker that does as the test says; whatever that returns, unless a settlement, means completed."""
 
     def __init__(self, work: Work = lambda _: None) -> None:
-        self._work = work
+        self._does = work
         self._lock = threading.Lock()
         self.begun: list[str] = []
+        self.told: list[str] = []
 
     def instant(self) -> Instant:
         return Instant(0, 0)
 
+    def say_finished(self, settlement: Settlement) -> None:
+        self.told.append(settlement.hold.task.provider)
+
     def work(self, claimed: Claimed, since: Instant) -> Settlement:
         with self._lock:
             self.begun.append(claimed.hold.task.name)
-        done = self._work(claimed)
+        done = self._does(claimed)
         completed = Settlement(claimed.hold, "completed", "completed", attempted=True)
         return done if isinstance(done, Settlement) else completed
 
@@ -584,26 +595,253 @@ def test_what_came_back_to_a_paused_provider_is_not_looked_for_again_and_again(b
 # --- what goes wrong
 
 
-def test_redis_away_is_a_count_and_no_error(bed: Bed) -> None:
-    bed.seed("a")
-    bed.redis.away = True
-    assert bed.tick(Doing(), providers=("coin", "example")) == {
-        "coin": {"unreachable": 1},
-        "example": {"unreachable": 1},
-    }
+PROVIDERS = ("a", "b", "c", "d", "e", "f")
+READ_SECONDS = 2.0  # how long a call waits for a Redis that accepts and never answers
+
+
+class Hung:
+    """Redis accepts and never answers, from `hang` until it is back."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.bed, self.asked_at = bed, list[float]()
+        bed.redis.fails = self.fails
+
+    def hang(self) -> None:
+        self.bed.redis.away = True
+
+    def fails(self) -> RedisTimeoutError:
+        self.asked_at.append(self.bed.clock.monotonic())
+        self.bed.clock.advance(READ_SECONDS)
+        return RedisTimeoutError("Timeout reading from socket")
+
+    @property
+    def rests(self) -> list[float]:
+        """The seconds between the end of each call and the next."""
+        return [after - before - READ_SECONDS for before, after in itertools.pairwise(self.asked_at)]
+
+
+@pytest.fixture
+def hung(bed: Bed) -> Hung:
+    return Hung(bed)
+
+
+def in_trouble(claimed: Claimed) -> Settlement:
+    """What an attempt gives that met an error of the provider's."""
+    record = Record(generation=1, created_at=0, input={}, errors=1, reason="http")
+    return Settlement(
+        claimed.hold, counts_as="retried", outcome=Retry(5, Reason.HTTP), record=record, delay_seconds=5, attempted=True
+    )
+
+
+@pytest.mark.parametrize("refuses", [True, False], ids=["refuses", "hangs"])
+def test_redis_away_is_met_once_in_a_while_and_no_error(
+    bed: Bed, hung: Hung, caplog: pytest.LogCaptureFixture, refuses: bool
+) -> None:
+    """C10."""
+    bed.seed("a", provider="a")
+    if refuses:
+        bed.redis.fails = lambda: RedisConnectionError("Connection refused")
+    hung.hang()
+    tally = bed.tick(Doing(), providers=PROVIDERS)
+    assert tally == {name: {"unreachable": 1} if name in ("a", "b") else {} for name in PROVIDERS}
     assert len(bed.redis.calls) == 2
+    assert bed.slept == [REST_SECONDS]
+    said = [(line.message, vars(line)["rest_seconds"]) for line in caplog.records]
+    assert said == [("queue unavailable", REST_SECONDS)] * 2
     bed.redis.away = False
-    assert bed.tick(Doing())["example"]["completed"] == 1
+    assert bed.tick(Doing(), providers=PROVIDERS)["a"]["completed"] == 1
+
+
+def test_redis_that_hangs_is_asked_once_in_a_while_however_many_providers_wait(bed: Bed, hung: Hung) -> None:
+    """C10: one timeout, a rest, one timeout: not one for each provider in each round."""
+    for provider in PROVIDERS:
+        bed.fill(2, provider=provider)
+
+    def work(claimed: Claimed) -> Settlement | None:
+        if len(worker.begun) < 12:
+            return None
+        hung.hang()
+        return in_trouble(claimed)
+
+    worker = Doing(work)
+    bed.patch.setattr(bed, "sleep", bed.clock.advance)
+    tally = bed.tick(worker, providers=PROVIDERS)
+    assert sum(counts["claimed"] for counts in tally.values()) == 12
+    assert {name: counts["unsettled"] for name, counts in tally.items()} == dict.fromkeys(PROVIDERS, 2)
+    assert sum(counts.get("unreachable", 0) for counts in tally.values()) == len(hung.asked_at)
+    assert 8 < len(hung.asked_at) < 80 / (READ_SECONDS + REST_SECONDS) + 1
+    assert all(rest >= REST_SECONDS for rest in hung.rests)
+    assert worker.told == ["f"]  # of what is completed, the item says so
+    assert 0 < bed.remaining() <= SETTLE_SECONDS
+    bed.redis.away = False
+
+
+def test_what_could_not_be_settled_is_settled_once_redis_is_back_with_its_own_health(bed: Bed, hung: Hung) -> None:
+    bed.fill(3)
+    began = bed.clock.monotonic()
+
+    def sleep(seconds: float) -> None:
+        bed.pass_(seconds)
+        if bed.clock.monotonic() >= began + 12:
+            bed.redis.away = False
+
+    def work(claimed: Claimed) -> Settlement:
+        if len(worker.begun) == 3:
+            hung.hang()
+        return in_trouble(claimed)
+
+    worker = Doing(work)
+    bed.patch.setattr(bed, "sleep", sleep)
+    tally = bed.tick(worker, idle_seconds=0)
+    assert tally["example"] == {"claimed": 3, "retried": 3, "unreachable": len(hung.asked_at)}
+    assert len(hung.asked_at) == 2
+    assert bed.bench.parts()["gate"] == {"troubles": "3"}
+    assert {where for where, _ in bed.state().values()} == {"waiting"}
+
+
+def test_batches_that_could_not_be_settled_keep_their_health_apart(bed: Bed) -> None:
+    bed.seed("first", due_seconds=-9)
+    bed.seed("second")
+    settle, fails = bed.queue.settle, iter([True] * 3)
+
+    def failing(*arguments: Any) -> Any:
+        if next(fails, False):
+            raise QueueUnavailable("Redis: out of memory")
+        heard.append(arguments[1])
+        return settle(*arguments)
+
+    heard: list[Health] = []
+    bed.patch.setattr(bed.queue, "settle", failing)
+    well = Record(generation=1, created_at=0, input={})
+    worker = Doing(
+        lambda claimed: (
+            in_trouble(claimed)
+            if claimed.hold.task.name == "first"
+            else dataclasses.replace(in_trouble(claimed), outcome=Pending(5), record=well)
+        )
+    )
+    assert bed.tick(worker, parallel_tasks=1, idle_seconds=0)["example"]["retried"] == 2
+    assert [(health.errors, health.well) for health in heard] == [(1, frozenset()), (0, frozenset({"second"}))]
+
+
+def test_settling_is_tried_again_while_every_slot_is_taken(bed: Bed) -> None:
+    for i, name in enumerate(("slow", "quick", "next")):
+        bed.seed(name, due_seconds=i - 5)
+    for module in ("tick", "tick_queue"):
+        bed.patch.setattr(f"shared.work.{module}.REST_SECONDS", 0.01)
+    settle, settled, waited = bed.queue.settle, threading.Event(), list[bool]()
+    begun = threading.Event()
+
+    def once_without(rows: Any, health: Health) -> Any:
+        if not begun.is_set():
+            raise QueueUnavailable("Redis: out of memory")
+        settled.set()
+        return settle(rows, health)
+
+    def work(claimed: Claimed) -> None:
+        if claimed.hold.task.name == "next":
+            begun.set()
+        if claimed.hold.task.name != "quick":
+            waited.append(settled.wait(WAIT_SECONDS))
+
+    bed.patch.setattr(bed.queue, "settle", once_without)
+    tally = bed.tick(Doing(work), pool=ThreadPoolExecutor, parallel_tasks=2)
+    assert tally["example"]["completed"] == 3
+    assert waited == [True, True]
+
+
+def test_the_words_of_what_could_not_be_settled_take_no_longer_than_there_is_time(bed: Bed, hung: Hung) -> None:
+    bed.seed("a")
+    waits = list[tuple[float, float]]()
+
+    def work(claimed: Claimed) -> Settlement:
+        hung.hang()
+        return in_trouble(claimed)
+
+    bed.patch.setattr(bed, "sleep", bed.clock.advance)
+
+    def wait(futures: Any, timeout: float, return_when: str = "") -> tuple[set[Any], set[Any]]:
+        waits.append((timeout, bed.remaining()))
+        return set(futures), set()
+
+    bed.patch.setattr("shared.work.tick.wait", wait)
+    assert bed.tick(Doing(work))["example"]["unsettled"] == 1
+    timeout, remaining = waits[-1]
+    assert timeout == max(0, remaining - SETTLE_SECONDS / 2)
+    bed.redis.away = False
 
 
 def test_redis_away_at_the_end_leaves_the_task_to_its_lease(bed: Bed) -> None:
     bed.seed("a")
     tally = bed.tick(Doing(lambda _: setattr(bed.redis, "away", True)))
-    assert tally["example"] == {"claimed": 1, "unreachable": 2}  # settling, and the look after it
+    assert tally["example"].keys() == {"claimed", "unreachable", "unsettled"}
     bed.redis.away = False
-    assert bed.state() == {"a": ("processing", 1)}
-    bed.pass_(31)
+    bed.ends_at += 80
     assert bed.tick(Doing())["example"] == {"claimed": 1, "expired": 1, "completed": 1}
+
+
+@pytest.mark.junk
+def test_an_error_of_one_providers_keys_makes_no_other_wait(bed: Bed) -> None:
+    bed.redis_client.set("{queue:a}", "no sorted set")
+    for provider in PROVIDERS[1:]:
+        bed.seed("task", provider=provider)
+    began = bed.clock.monotonic()
+    tally = bed.tick(Doing(), providers=PROVIDERS)
+    assert tally.pop("a").keys() == {"unreachable"}
+    assert tally == {name: {"claimed": 1, "completed": 1} for name in PROVIDERS[1:]}
+    assert bed.clock.monotonic() == began
+
+
+@pytest.mark.parametrize("slots", [1, 9])
+def test_one_silent_node_of_a_cluster_leaves_the_others_providers_served(bed: Bed, slots: int) -> None:
+    bed.fill(3, provider="b")
+    claim = bed.queue.claim
+
+    def silent(provider: str, **options: Any) -> Claim:
+        if provider == "a":
+            raise QueueUnreachable("Redis: Timeout reading from socket")
+        return claim(provider, **options)
+
+    bed.patch.setattr(bed.queue, "claim", silent)
+    assert bed.tick(Doing(), providers=("a", "b"), parallel_tasks=slots)["b"]["completed"] == 3
+
+
+def test_a_claim_without_a_reply_is_named_by_the_next_which_gets_its_tasks_again(bed: Bed) -> None:
+    bed.fill(2, provider="b")
+    bed.seed("later", provider="a", due_seconds=12)
+    claim, came_back, named = bed.queue.claim, list[int](), list[tuple[str, str]]()
+
+    def unheard(provider: str, **options: Any) -> Claim:
+        claimed = claim(provider, **options)
+        if provider == "b":
+            named.append((options["lost_token"], options["token"]))
+        if len(named) in (1, 2) and provider == "b":
+            raise QueueUnreachable("Redis: Timeout reading from socket")
+        return claimed
+
+    bed.patch.setattr(bed.queue, "claim", unheard)
+    tally = bed.tick(Doing(lambda claimed: came_back.append(claimed.came_back)), providers=("a", "b"))
+    assert tally["b"] == {"claimed": 2, "completed": 2, "unreachable": 2}
+    assert came_back == [0, 0, 0]
+    (_, first), (lost, second), (again, _), (last, _), *more = named
+    assert (lost, again, last) == (first, first, second)
+    assert [lost for lost, _ in more] == [""] * len(more)
+
+
+def test_claims_rest_while_dynamodb_does_not_answer(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
+    """C10."""
+    bed.fill(2, provider="a")
+    bed.fill(9, provider="b")
+    began, asked = bed.clock.monotonic(), list[float]()
+
+    def away(claimed: Claimed) -> Settlement:
+        asked.append(bed.clock.monotonic() - began)
+        return Settlement(claimed.hold, delay_seconds=10, store_away=len(asked) <= 2)
+
+    bed.tick(Doing(away), providers=("a", "b"), parallel_tasks=2, window_seconds=9)
+    assert asked == [0, 0, *[REST_SECONDS] * 9]
+    [line] = [one for one in caplog.records if one.message == "claims rest"]
+    assert vars(line)["rest_seconds"] == REST_SECONDS
 
 
 def test_lost_tasks_are_counted(bed: Bed) -> None:
@@ -669,7 +907,9 @@ def test_a_bad_task_and_a_broken_one_harm_no_other(real: RealBed) -> None:
     real.patch.setattr(
         real.provider, "attempt", lambda one, *a, **k: 1 / 0 if one.name == "task 3" else attempt(one, *a, **k)
     )
-    real.patch.setattr(real.worker, "_record", lambda one: 1 / 0 if one.hold.task.name == "task 7" else record(one))
+    real.patch.setattr(
+        real.worker, "_record", lambda one, *more: 1 / 0 if one.hold.task.name == "task 7" else record(one, *more)
+    )
     tally = real.tick(real.worker, pool=ThreadPoolExecutor, idle_seconds=0)
     assert tally["example"] == {"claimed": 10, "completed": 8, "retried": 1, "released": 1}
     assert real.state().keys() == {"task 3", "task 7"}
@@ -696,7 +936,7 @@ def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(real: 
     for name in ("killer", "x", "y", "z"):
         real.begun(name)
     real.simulator.say(completed({}))
-    ask, killed = real.provider.attempt, list[str]()
+    ask, work, killed, came_back = real.provider.attempt, real.worker.work, list[str](), dict[str, int]()
 
     def kills(task: Task, *arguments: Any, **options: Any) -> Any:
         if task.name == "killer":
@@ -704,7 +944,12 @@ def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(real: 
             raise Died
         return ask(task, *arguments, **options)
 
+    def noted(claimed: Claimed, since: Instant) -> Settlement:
+        came_back[claimed.hold.task.name] = claimed.came_back
+        return work(claimed, since)
+
     real.patch.setattr(real.provider, "attempt", kills)
+    real.patch.setattr(real.worker, "work", noted)
     for _ in range(6):
         try:
             real.tick(real.worker)
@@ -712,6 +957,7 @@ def test_a_task_that_kills_its_worker_fails_and_its_neighbours_are_served(real: 
             real.pass_(31)
             real.ends_at += 31
     assert len(killed) == 4
+    assert all(came_back[name] <= 2 for name in ("x", "y", "z"))
     assert real.state() == {"killer": ("dead", real.state()["killer"][1])}
     item = real.item_of(Task("example", "killer"))
     assert (item.status, item.error["reason"]) == ("failed", "crashed")

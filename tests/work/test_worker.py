@@ -9,18 +9,20 @@ from unittest.mock import Mock
 import pytest
 
 from shared.codec import dumps
-from shared.errors import StoreTooLarge
+from shared.errors import StoreTooLarge, StoreUnavailable
 from shared.outcome import Completed, Failed, Retry
 from shared.provider import Finding, Provider
 from shared.provider.language.polling import SPREAD
 from shared.queue import Claimed, Hold
 from shared.reasons import Reason
 from shared.record import VERSION, Record
-from shared.store import Item
+from shared.store import Holder, Item
 from shared.store.item import MAX_VALUE_BYTES
 from shared.task import Task
+from shared.work.keeper import STORE_RETRY_SECONDS, record_of, resumed
 from shared.work.settle import Settlement
-from shared.work.worker import STORE_RETRY_SECONDS, UNREADABLE_SECONDS, Worker, _resumed, record_of
+from shared.work.turn import Turn
+from shared.work.worker import UNREADABLE_SECONDS, Worker
 from tests.support.backend import Backend
 from tests.support.damage import SECRET, damage_item, some_damage
 from tests.support.parts import parts_of
@@ -40,9 +42,15 @@ class Desk:
         self.store, self.clock, self.outage, self.patch = backend.store, backend.clock, backend.dynamodb, backend.patch
         self.simulator = simulator
         self.providers = {"example": simulator.provider(EXAMPLE), "job": simulator.provider(JOB)}
-        settings = {"max_crashes": MAX_CRASHES, "confirm_seconds": CONFIRM_SECONDS}
-        self.worker = Worker(parts_of(self.store, None, self.providers, self.clock, **settings))
+        self.worker = self.worker_of(attempt_seconds=5)
         self.begun = self.begin()
+
+    def worker_of(self, **settings: float) -> Worker:
+        """A worker of these settings, in the test's time."""
+        known = {"max_crashes": MAX_CRASHES, "confirm_seconds": CONFIRM_SECONDS}
+        worker = Worker(parts_of(self.store, None, self.providers, self.clock, **known, **settings))
+        worker.keeper.monotonic, worker.keeper.sleep = self.clock.monotonic, self.clock.sleep
+        return worker
 
     def begin(self, provider: str = "example", input_: Any = None) -> Item:
         """The next generation of the task begins, unless one is under way."""
@@ -74,14 +82,17 @@ class Desk:
     def hold(self) -> Hold:
         return Hold(self.begun.task, self.begun.generation, "token")
 
-    def work(
-        self, *answers: Said, record: Record | str | None = None, came_back: int = 0, seconds: float = 5
-    ) -> Settlement:
+    def inline(self) -> Settlement:
+        """The user's request asks about the task it has begun."""
+        now = self.worker.instant()
+        return self.worker.attempt(Turn(self.hold(), now, now.monotonic + 5, inline=True), self.record())
+
+    def work(self, *answers: Said, record: Record | str | None = None, came_back: int = 0) -> Settlement:
         """The task is worked on, its record as the item began unless told otherwise; the provider says the answers."""
         if answers:
             self.simulator.say(*answers)
         text = record if isinstance(record, str) else (record or self.record()).to_text()
-        return self.worker.work(Claimed(self.hold(), came_back, text.encode()), seconds)
+        return self.worker.work(Claimed(self.hold(), came_back, text.encode()), self.worker.instant())
 
     def again(self, settlement: Settlement, *answers: Said) -> Settlement:
         """The task is handed out as that settlement left it; `outage.calls` begins anew."""
@@ -125,8 +136,8 @@ def noise(size: int) -> str:
 
 
 ENDS = {
-    "failed": "buried", "refused": "forgotten", "completed": "forgotten", "cancelled": "forgotten", "newer": "forgotten",
-    "newer failed": "forgotten",
+    "failed": "buried", "refused": "forgotten", "completed": "forgotten", "cancelled": "forgotten",
+    "newer": "forgotten", "newer failed": "forgotten",
 }  # fmt: skip
 ANSWERS = [completed({"mine": 1}), pending({"mine": 1}, id="j"), refused(), says(500, {})]
 every_end = pytest.mark.parametrize(("how", "becomes"), ENDS.items())
@@ -158,7 +169,8 @@ def test_pending_comes_back_after_its_delay_with_what_was_learned_stored(desk: D
     ids=["connection error", "timeout", "500", "503", "unreadable", "not JSON", "300"],
 )
 def test_an_error_puts_the_task_back_for_later_and_counts_an_error(desk: Desk, error: Said) -> None:
-    settlement = desk.work(error, seconds=0.2)
+    desk.worker = desk.worker_of(attempt_seconds=0.2)
+    settlement = desk.work(error)
     assert (settlement.becomes, settlement.counts_as, settlement.delay_seconds) == ("waiting", "retried", 2)
     assert isinstance(settlement.outcome, Retry)
     assert (kept(settlement).errors, kept(settlement).attempts) == (1, 1)
@@ -179,7 +191,7 @@ def test_a_failure_is_stored_and_then_buried(desk: Desk) -> None:
 
 def test_a_refusal_in_the_request_itself_is_no_dead_letter(desk: Desk) -> None:
     desk.simulator.say(refused())
-    settlement = desk.worker.attempt(desk.hold(), desk.record(), 5, inline=True)
+    settlement = desk.inline()
     assert (settlement.becomes, settlement.counts_as) == ("forgotten", "refused")
     assert desk.item.refused
 
@@ -199,7 +211,7 @@ def test_how_a_task_ended_is_read_back_only_where_a_user_waits_for_it(
     assert desk.work(answer).item is None
     desk.begin()
     desk.simulator.say(answer)
-    assert desk.worker.attempt(desk.hold(), desk.record(), 5, inline=True).item == desk.item
+    assert desk.inline().item == desk.item
     assert asked == ["NONE", "ALL_NEW", "ALL_NEW"]  # the second begins the next generation
 
 
@@ -253,7 +265,7 @@ def test_a_task_whose_item_is_damaged_waits_for_a_person_and_nobody_is_asked(
     desk.begin("job")
     damage_item(dynamodb, desk.begun.task, damage)
     settlement = desk.work()
-    assert (settlement.verb, settlement.counts_as) == ("bury", "buried")
+    assert (settlement.becomes, settlement.counts_as) == ("buried", "buried")
     assert desk.simulator.calls() == []
     assert [line.message for line in caplog.records] == ["item unreadable"]
     assert SECRET not in repr(vars(caplog.records[0]))
@@ -263,7 +275,7 @@ def test_a_damaged_item_does_not_end_a_job_whose_record_is_sound(desk: Desk, dyn
     desk.begin("job")
     settlement = desk.work(pending(id="j"))
     damage_item(dynamodb, desk.begun.task, "partial cut")
-    assert desk.again(settlement, pending({"a": 1}, id="j")).verb == "release"
+    assert desk.again(settlement, pending({"a": 1}, id="j")).becomes == "waiting"
     assert desk.item.partial == {"a": 1}
 
 
@@ -273,7 +285,7 @@ def test_where_a_result_cannot_be_written_to_a_damaged_item_nobody_is_asked_agai
     desk.begin("job")
     settlement = desk.work(pending(id="j"))
     damage_item(dynamodb, desk.begun.task, "generation a text")
-    assert desk.again(settlement, pending({"a": 1}, id="j")).verb == "bury"
+    assert desk.again(settlement, pending({"a": 1}, id="j")).becomes == "buried"
 
 
 def test_so_it_is_where_the_attempt_breaks_and_what_it_knew_cannot_be_written(
@@ -281,7 +293,7 @@ def test_so_it_is_where_the_attempt_breaks_and_what_it_knew_cannot_be_written(
 ) -> None:
     damage_item(dynamodb, desk.begun.task, "generation a text")
     monkeypatch.setattr(Provider, "attempt", Mock(side_effect=ZeroDivisionError))
-    assert desk.work(record=desk.record(outputs={"id": "j"})).verb == "bury"
+    assert desk.work(record=desk.record(outputs={"id": "j"})).becomes == "buried"
 
 
 # --- writing only what changed
@@ -403,6 +415,26 @@ def test_a_store_that_cannot_be_read_leaves_the_record_as_it_was_and_nobody_is_a
     assert desk.simulator.calls() == []
 
 
+@pytest.mark.parametrize("operation", ["GetItem", "UpdateItem"])
+def test_it_says_that_the_store_did_not_answer(desk: Desk, operation: str) -> None:
+    desk.begin("job")
+    desk.outage.away = {operation}
+    assert desk.work(pending(id="j")).store_away
+    desk.outage.away = set()
+    assert not desk.work(pending(id="j")).store_away
+
+
+@pytest.mark.parametrize("verb", ["get", "save"])
+def test_an_error_that_the_store_answers_with_is_that_tasks_alone(desk: Desk, verb: str) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreUnavailable("DynamoDB: InternalServerError")
+
+    desk.begin("job")
+    desk.patch.setattr(desk.store, verb, refuse)
+    settlement = desk.work(pending(id="j"))
+    assert (settlement.counts_as, settlement.store_away) == ("released", False)
+
+
 @pytest.mark.promise("large", "data that even DynamoDB cannot hold end the task as `too-large`")
 @pytest.mark.parametrize(
     ("provider", "answer"),
@@ -439,7 +471,7 @@ def test_what_a_provider_says_beyond_all_bounds_reaches_neither_redis_nor_the_it
     desk.providers["job"] = desk.simulator.provider(JOB | {"partial": "body.data", "progress": "body.progress"})
     desk.begin("job")
     first = desk.work(pending(**{name: "d" * 9_000_000}, id="j"))
-    assert (first.verb, desk.item.outputs, desk.item.partial) == ("release", {"id": "j"}, None)
+    assert (first.becomes, desk.item.outputs, desk.item.partial) == ("waiting", {"id": "j"}, None)
     assert len(kept(first).to_text()) < 1000
     second = desk.again(first, pending({"small": 1}, id="j"))
     assert (desk.item.partial, kept(second).reason) == ({"small": 1}, None)
@@ -486,7 +518,7 @@ def test_before_a_submit_or_without_a_record_a_generation_that_has_ended_is_noti
 def test_the_requests_own_submit_does_not_read_the_item_it_has_just_written(desk: Desk) -> None:
     desk.begin("job")
     desk.simulator.say(pending(id="j"))
-    desk.worker.attempt(desk.hold(), desk.record(), 5, inline=True)
+    desk.inline()
     assert desk.outage.calls == ["UpdateItem"]
 
 
@@ -592,9 +624,9 @@ def test_a_refused_record_knows_what_the_item_has_and_keeps_its_own_job(desk: De
     desk.begin("job")
     there = dataclasses.replace(desk.item, partial={"there": 1}, news=1)
     own = desk.record(outputs={"id": "j"}, partial={"own": 1}, submitted_at=5)
-    resumed = _resumed(own, there)
-    assert (resumed.outputs, resumed.partial, resumed.submitted_at, resumed.news) == ({"id": "j"}, {"there": 1}, 5, 1)
-    assert resumed.saved == record_of(there).digest != resumed.digest
+    known = resumed(own, there)
+    assert (known.outputs, known.partial, known.submitted_at, known.news) == ({"id": "j"}, {"there": 1}, 5, 1)
+    assert known.saved == record_of(there).digest != known.digest
 
 
 def test_a_look_at_an_item_that_lacks_the_job_has_it_written_again(desk: Desk) -> None:
@@ -611,11 +643,20 @@ def test_a_look_at_an_item_that_lacks_the_job_has_it_written_again(desk: Desk) -
 # --- crashes, junk, and faults of our own
 
 
+def crashed(desk: Desk, times: int) -> None:
+    """So many workers took the task over and died."""
+    for number in range(times):
+        by = Holder(number + 2, f"worker {number}")
+        assert isinstance(desk.store.take_over(desk.begun.task, desk.begun.generation, by, number + 1), Item)
+
+
 def test_up_to_max_crashes_a_task_that_came_back_is_asked_about(desk: Desk) -> None:
+    crashed(desk, MAX_CRASHES - 1)
     assert desk.work(completed({}), came_back=MAX_CRASHES).becomes == "completed"
 
 
 def test_above_max_crashes_it_fails_unasked(desk: Desk) -> None:
+    crashed(desk, MAX_CRASHES)
     assert desk.work(came_back=MAX_CRASHES + 1).becomes == "buried"
     assert desk.simulator.calls() == []
     assert desk.item.error == {"reason": "crashed", "error": "ended its worker 4 times", "refused": False}

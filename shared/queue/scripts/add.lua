@@ -35,6 +35,7 @@ if lease_ms > 0 then
   if limits.open_jobs > 0 then allowed = math.min(allowed, limits.open_jobs - redis.call('SCARD', jobs) - fresh) end
 end
 
+local NOTHING = { generation = 0 }
 local there, known, replies, created, begun = {}, {}, {}, {}, {}
 for i, text in ipairs(call('HMGET', state, names)) do
   if text then known[names[i]] = true end
@@ -47,7 +48,7 @@ for i, text in ipairs(call('HMGET', state, names)) do
   end
 end
 for i, name in ipairs(names) do
-  local generation, before = tonumber(asked.generation[i]), there[name] or { generation = 0 }
+  local generation, before = tonumber(asked.generation[i]), there[name] or NOTHING
   if generation < before.generation then
     replies[i] = 'stale'
   elseif generation == before.generation and not before.is_own then
@@ -64,31 +65,34 @@ for i, name in ipairs(names) do
 end
 
 local scores, states, records, group_of, lease_ends, opened = {}, {}, {}, {}, {}, {}
-local every, replaced, waiting, dues, backs = {}, {}, {}, {}, {}
+local every, replaced, waiting, dues, backs, whose, has_job = {}, {}, {}, {}, {}, {}, {}
 for _, i in ipairs(created) do
   local name, at = names[i], #every + 1
   if there[name].row == i then -- else a higher generation of it follows in this very call
-    local is_leased, turn, back = there[name].is_leased, asked.turn[i], tonumber(asked.back[i])
+    local is_leased, turn, back, group = there[name].is_leased, asked.turn[i], asked.back[i], asked.group[i]
+    local is_open = limits.open_jobs > 0 and (is_leased or asked.has_job[i] == '1')
     every[at] = name
     if known[name] then replaced[#replaced + 1] = name end
     scores[2 * at - 1], scores[2 * at] = is_leased and 0 or now + asked.delay_ms[i], name
     states[2 * at - 1] = name
-    states[2 * at] = state_of(asked.generation[i], is_leased and token or short, is_leased and 1 or turn, back)
+    states[2 * at] = state_of(asked.generation[i], is_leased and token or short, is_leased and '1' or turn, back)
     records[2 * at - 1], records[2 * at] = name, asked.record[i]
     if is_leased then
       lease_ends[#lease_ends + 1], lease_ends[#lease_ends + 2] = now + lease_ms, name
     else
-      waiting[#waiting + 1], dues[#dues + 1], backs[#backs + 1] = name, scores[2 * at - 1], back
+      local last = #waiting + 1
+      waiting[last], dues[last], backs[last] = name, scores[2 * at - 1], back
+      whose[last], has_job[last] = group ~= '' and group, is_open and 1 or 0
     end
-    if limits.open_jobs > 0 and (is_leased or asked.has_job[i] == '1') then opened[#opened + 1] = name end
-    if asked.group[i] ~= '' then group_of[#group_of + 1], group_of[#group_of + 2] = name, asked.group[i] end
+    if is_open then opened[#opened + 1] = name end
+    if group ~= '' then group_of[#group_of + 1], group_of[#group_of + 2] = name, group end
   end
 end
 
 step_out(replaced)
 call('ZADD', queue, scores) -- of new tasks the first write, so that a server at maxmemory takes none
-call('ZREM', leases, replaced)
-call('ZREM', dead, replaced)
+call('ZREM', leases, every) -- of one without a state, too: halves that a server left
+call('ZREM', dead, every)
 call('SREM', jobs, replaced)
 call('HDEL', groups, replaced)
 call('ZADD', leases, lease_ends)
@@ -96,6 +100,6 @@ call('HSET', state, states)
 call('HSET', tasks, records)
 call('SADD', jobs, opened)
 call('HSET', groups, group_of)
-line_up(waiting, dues, backs)
+line_up(waiting, dues, backs, whose, has_job)
 admit(pass, begun)
 return replies

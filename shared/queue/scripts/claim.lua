@@ -33,12 +33,12 @@ local function bring_back(leased, is_expired)
       ended[#ended + 1] = names[i]
       if mark == 'b' then
         buried[#buried + 1] = names[i]
-        ended_states[#ended_states + 1], ended_states[#ended_states + 2] = names[i], state_of(generation, '', turn, 0)
+        ended_states[#ended_states + 1], ended_states[#ended_states + 2] = names[i], state_of(generation, '', turn, '0')
       end
     elseif is_back then
       local at = #waiting + 1
       waiting[at], dues[at] = names[i], is_expired and math.max(1, tonumber(ends[i])) or now
-      backs[at] = is_expired and times + 1 or times
+      backs[at] = is_expired and tostring(times + 1) or times
       redis.call('ZADD', queue, dues[at], names[i])
       redis.call('HSET', state, names[i], state_of(generation, '', turn, backs[at]))
     end
@@ -53,11 +53,11 @@ local expired = bring_back(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'WIT
 bring_back(redis.call('ZREVRANGE', leases, 0, lost == '' and 2 * limit or 10 * MOST, 'WITHSCORES'), false)
 
 -- Where the lines' sizes differ from the main set's (another release was at work, or a server lost some), the oldest of
--- the main set line up, or where those do already, some from anywhere; reconcile compares all.
-local standing, size = 0, redis.call('ZCARD', queue)
-for _, key in ipairs({ leases, lines, job_lines, once, often }) do standing = standing + redis.call('ZCARD', key) end
-if size ~= standing then
-  for _, first in ipairs({ 0, now % math.max(1, size) }) do
+-- the main set line up; where those do already, the ones behind as many as do, or some from anywhere; `mend` compares all.
+local size, held, in_line = redis.call('ZCARD', queue), redis.call('ZCARD', leases), 0
+for _, key in ipairs({ lines, job_lines, once, often }) do in_line = in_line + redis.call('ZCARD', key) end
+if size ~= held + in_line then
+  for _, first in ipairs({ 0, in_line, now % math.max(1, size) }) do
     if catch_up(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'WITHSCORES', 'LIMIT', first, MOST)) > 0 then break end
   end
 end
@@ -86,19 +86,19 @@ local function wait()
   return next_ms < 0 and AGAIN_MS or math.min(next_ms, AGAIN_MS)
 end
 local reply, names, junk = { wait(), 0, 0, expired, {} }, {}, {}
-local zeros, lease_ends, states, records = {}, {}, {}, call('HMGET', tasks, taken)
+local zeros, lease_ends, states, records, lease_end = {}, {}, {}, call('HMGET', tasks, taken), now + lease_ms
 for i, text in ipairs(call('HMGET', state, taken)) do
   local name, generation, _, turn, back = taken[i], parse(text)
   if generation == '0' then
     junk[#junk + 1] = name
   else
-    local at = #names + 1
-    names[at] = name
-    zeros[2 * at - 1], zeros[2 * at] = 0, name
-    lease_ends[2 * at - 1], lease_ends[2 * at] = now + lease_ms, name
-    states[2 * at - 1], states[2 * at] = name, state_of(generation, token, turn + 1, back)
-    at = #reply
-    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5] = name, generation, turn + 1, back, records[i]
+    local at, told = 2 * #names + 1, #reply
+    names[#names + 1] = name
+    zeros[at], zeros[at + 1] = 0, name
+    lease_ends[at], lease_ends[at + 1] = lease_end, name
+    states[at], states[at + 1] = name, state_of(generation, token, turn + 1, back)
+    reply[told + 1], reply[told + 2], reply[told + 3] = name, generation, turn + 1
+    reply[told + 4], reply[told + 5] = back, records[i]
   end
 end
 

@@ -21,7 +21,7 @@ for i, text in ipairs(call('HMGET', state, asked.name)) do
     out[#out + 1] = name
     if becomes == 'buried' then
       buried[#buried + 1] = name
-      states[#states + 1], states[#states + 2] = name, state_of(own, '', turn, 0)
+      states[#states + 1], states[#states + 2] = name, state_of(own, '', turn, '0')
     else
       forgotten[#forgotten + 1] = i
     end

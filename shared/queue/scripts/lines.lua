@@ -15,13 +15,14 @@ local function line_of(lane, group, offset, count)
 end
 
 -- Where tasks belong: for each place that any of them belongs to its members, with the group of each in a lane. `dues`:
--- false for one that does not wait; `backs`: how often each came back.
-local function places(names, dues, backs)
-  local whose, has_job, found = call('HMGET', groups, names), call('SMISMEMBER', jobs, names), {}
+-- false for one that does not wait; `backs`: how often each came back, as text; the others are looked up unless given.
+local function places(names, dues, backs, whose, has_job)
+  whose, has_job = whose or call('HMGET', groups, names), has_job or call('SMISMEMBER', jobs, names)
+  local found = {}
   for i, name in ipairs(names) do
     local due, back = dues[i], backs[i]
     if due then
-      local place = back == 0 and (has_job[i] == 1 and WITH_JOB or FRESH) or back == 1 and once or often
+      local place = back == '0' and (has_job[i] == 1 and WITH_JOB or FRESH) or back == '1' and once or often
       local there = found[place]
       if not there then
         there = { members = {}, dues = {}, groups = {} }
@@ -29,7 +30,7 @@ local function places(names, dues, backs)
       end
       local at, group = #there.members + 1, whose[i] and whose[i]:gsub('%z', ' ') or ''
       there.members[at], there.dues[at], there.groups[at] = name, due, group
-      if back == 0 then there.members[at] = group .. '\0' .. due_text(due) .. '\0' .. name end
+      if back == '0' then there.members[at] = group .. '\0' .. due_text(due) .. '\0' .. name end
     end
   end
   return found
@@ -53,10 +54,10 @@ local function join_ring(lane, whose, dues)
 end
 
 -- Let tasks that wait stand in line, once group and job of each are known; how many did not.
-local function line_up(names, dues, backs)
+local function line_up(names, dues, backs, whose, has_job)
   if #names == 0 then return 0 end
   local added = 0
-  for place, found in pairs(places(names, dues, backs)) do
+  for place, found in pairs(places(names, dues, backs, whose, has_job)) do
     local scores = {}
     for i, member in ipairs(found.members) do
       scores[2 * i - 1], scores[2 * i] = place.ring and 0 or found.dues[i], member
@@ -72,7 +73,7 @@ local function step_out(names)
   if #names == 0 then return end
   local dues, backs = call('ZMSCORE', queue, names), {}
   for i, due in ipairs(dues) do
-    dues[i], backs[i] = tonumber(due or 0) > 0 and tonumber(due), 0
+    dues[i], backs[i] = tonumber(due or 0) > 0 and tonumber(due), '0'
   end
   call('ZREM', once, names)
   call('ZREM', often, names)

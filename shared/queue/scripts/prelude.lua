@@ -18,11 +18,12 @@ local function call(verb, key, arguments)
 end
 
 -- What ARGV says of the tasks in a call, as one list for each field: from `first` on how many tasks there are, a letter for
--- each of these fields (`s`: the same for all, told once; `e`: each its own), then field by field.
+-- each of these fields (`e`: each task has its own; else it is the same for all and told once), then field by field.
+local EACH = string.byte('e')
 local function rows(first, fields)
   local found, count, told, at = {}, tonumber(ARGV[first]), ARGV[first + 1], first + 2
   for letter, field in ipairs(fields) do
-    if told:sub(letter, letter) == 'e' then
+    if told:byte(letter) == EACH then
       found[field] = { unpack(ARGV, at, at + count - 1) }
       at = at + count
     else
@@ -34,10 +35,12 @@ local function rows(first, fields)
   return found
 end
 
--- Generation (text, '0' for none or junk), token, turn, came back, and how a task in process has ended: b, f or ''.
+-- Generation ('0' for none or junk), token, turn, came back, and how a task in process has ended: b, f or ''; all as text,
+-- since most go back as they came.
 local function parse(text)
   local generation, token, turn, mark, back = string.match(text or '', '^(%d+):([^:.]*)%.?(%d*)(%l?):(%d+)$')
-  return generation or '0', token or '', tonumber(turn) or 0, tonumber(back) or 0, mark or ''
+  if not generation then return '0', '', '0', '0', '' end
+  return generation, token, turn == '' and '0' or turn, back, mark
 end
 
 local function state_of(generation, token, turn, back) return generation .. ':' .. token .. '.' .. turn .. ':' .. back end

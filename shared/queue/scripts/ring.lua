@@ -2,15 +2,21 @@
 --
 -- A round takes up to `allowed` tasks, fresh ones while `slots` are free, and reads about `steps` entries of lines.
 local LANES = { FRESH, WITH_JOB }
+local NOW, NEVER = due_text(now), '~' -- due times are compared as text here
 
+-- `members`, `names` and `dues` are those entries of lines that were read and confirmed; `gone` are those to remove.
 local function new_round(allowed, slots, steps)
-  local gone = { [once] = {}, [often] = {}, [FRESH] = {}, [WITH_JOB] = {} } -- entries to remove from each place
-  return { allowed = allowed, slots = slots, steps = steps, taken = {}, seen = {}, gone = gone, turns = {}, cut = {} }
+  local gone = { [once] = {}, [often] = {}, [FRESH] = {}, [WITH_JOB] = {} }
+  return {
+    allowed = allowed, slots = slots, steps = steps, taken = {}, gone = gone, turns = {}, cut = {},
+    members = {}, names = {}, dues = {}, seen = {},
+  }
 end
 
--- `at` is the next entry of those that were read, `read` how many of the line's were, until `is_read`: all.
+-- Of the round's entries `at` is the line's next one, `last` its last; `read` is how many of the line's were read, until
+-- `is_read`: all.
 local function new_line(place, group)
-  return { place = place, group = group, members = {}, names = {}, dues = {}, at = 1, read = 0, is_read = false }
+  return { place = place, group = group, at = 1, last = 0, read = 0, is_read = false }
 end
 
 -- Whether the round did not come to all that it might take; then it has taken or removed some or moved turns, so that
@@ -19,14 +25,20 @@ local function is_cut(round)
   return round.steps <= 0 or round.is_stale or round.cut[WITH_JOB] or round.cut[FRESH] and round.slots > 0
 end
 
--- Add entries to lines, `of` each: those that the main set confirms, each task once; the rest go.
+-- Add entries, each of the line that `of` says, to lines that have none left: those that the main set confirms, each task
+-- once; the rest go.
 local function confirm(round, of, members, names, dues)
+  local seen, at, line = round.seen, #round.names, nil
   for i, score in ipairs(call('ZMSCORE', queue, names)) do
-    local line = of[i]
-    if score and not round.seen[names[i]] and (score == dues[i] or due_text(score) == dues[i]) then
-      local at = #line.names + 1
-      round.seen[names[i]] = true
-      line.members[at], line.names[at], line.dues[at] = members[i], names[i], tonumber(dues[i])
+    local name, due = names[i], dues[i]
+    if of[i] ~= line then
+      line = of[i]
+      line.at = at + 1
+    end
+    if score and not seen[name] and (score == due or due_text(score) == due) then
+      at = at + 1
+      seen[name], line.last = true, at
+      round.members[at], round.names[at], round.dues[at] = members[i], name, due
     else
       local gone = round.gone[line.place]
       gone[#gone + 1] = members[i]
@@ -50,16 +62,16 @@ local function read(round, some, count)
   confirm(round, of, members, names, dues)
 end
 
--- When the next task of a line is due; nil if it has none, or none within the steps.
+-- When the next task of a line is due; NEVER if it has none, or none within the steps.
 local function head(round, line, count)
-  while line.at > #line.names and not line.is_read and round.steps > 0 do read(round, { line }, count) end
-  return line.dues[line.at]
+  while line.at > line.last and not line.is_read and round.steps > 0 do read(round, { line }, count) end
+  return line.at <= line.last and round.dues[line.at] or NEVER
 end
 
 local function take(round, line)
   local at, gone = line.at, round.gone[line.place]
-  round.taken[#round.taken + 1] = line.names[at]
-  gone[#gone + 1] = line.members[at]
+  round.taken[#round.taken + 1] = round.names[at]
+  gone[#gone + 1] = round.members[at]
   line.at = at + 1
 end
 
@@ -67,9 +79,9 @@ end
 local function serve(round, turn, most, count)
   local fresh, with_job, had = turn[FRESH], turn[WITH_JOB], 0
   while had < most do
-    local due = fresh and round.slots > 0 and head(round, fresh, count) or math.huge
-    local other_due = with_job and head(round, with_job, count) or math.huge
-    if due > now and other_due > now then break end
+    local due = fresh and round.slots > 0 and head(round, fresh, count) or NEVER
+    local other_due = with_job and head(round, with_job, count) or NEVER
+    if due > NOW and other_due > NOW then break end
     take(round, due <= other_due and fresh or with_job)
     if due <= other_due then round.slots = round.slots - 1 end
     had = had + 1
@@ -86,12 +98,13 @@ local function join(round, lanes)
     local range = redis.call('ZRANGEBYSCORE', lane.ring, '-inf', '(' .. now + 1, 'WITHSCORES', 'LIMIT', 0, round.allowed)
     for i = 1, #range, 2 do
       local group, since = range[i], tonumber(range[i + 1])
-      local turn = turns[group]
-      if not turn then
-        turn = { group = group, since = since }
+      local turn, line = turns[group], new_line(lane, group)
+      if turn then
+        turn.since, turn[lane] = math.min(turn.since, since), line
+      else
+        turn = { group = group, since = since, served = false, [lane] = line }
         turns[group], turns[#turns + 1] = turn, turn
       end
-      turn.since, turn[lane] = math.min(turn.since, since), new_line(lane, group)
     end
     round.cut[lane] = #range == 2 * round.allowed
     if before > 0 and #range > 0 then -- a range is in order, two are not
@@ -100,7 +113,8 @@ local function join(round, lanes)
   end
 end
 
--- One turn for each group, again and again; the last one that has any left takes all that there is room for.
+-- One turn for each group, again and again, unless some could not be read; the last one that has any left takes all that
+-- there is room for.
 local function go_round(round)
   join(round, round.slots > 0 and LANES or { WITH_JOB })
   local waiting, count, first = round.turns, math.ceil(round.allowed / math.max(1, #round.turns)) + 1, {}
@@ -114,7 +128,7 @@ local function go_round(round)
       if #round.taken == round.allowed then return end
       if serve(round, turn, each, count) == each then again[#again + 1] = turn end
     end
-    waiting = again
+    waiting = round.steps > 0 and again or {}
   end
 end
 
@@ -126,10 +140,10 @@ local function take_back(round, place)
     local at = #names + 1
     of[at], names[at], dues[at] = line, name, due_text(due)
   end
-  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, round.allowed)
+  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, MOST)
   for i = 1, #range, 2 do see(range[i], range[i + 1]) end
   confirm(round, of, names, names, dues)
-  if round.slots < #names then
+  if round.slots < round.allowed then
     of, names, dues = {}, {}, {}
     range = redis.call('ZINTER', 2, place, jobs, 'WEIGHTS', 1, 0, 'WITHSCORES')
     for i = 1, math.min(#range, 2 * round.allowed), 2 do
@@ -137,7 +151,7 @@ local function take_back(round, place)
     end
     confirm(round, of, names, names, dues)
   end
-  for i, has_job in ipairs(call('SMISMEMBER', jobs, line.names)) do
+  for i, has_job in ipairs(call('SMISMEMBER', jobs, round.names)) do
     line.at = i
     if #round.taken < round.allowed and (has_job == 1 or round.slots > 0) then
       round.slots = round.slots - 1 + has_job
@@ -148,22 +162,22 @@ end
 
 -- When each group that took part has its next turn: once its head is due, or behind all that wait.
 local function next_turns(round)
-  local last = now
+  local last, waits = now, {}
   for _, lane in ipairs(LANES) do
     local top = redis.call('ZREVRANGEBYSCORE', lane.ring, '(' .. now + 1, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    last = math.max(last, tonumber(top[2] or 0))
+    waits[lane], last = top[2], math.max(last, top[2] or 0)
   end
   for _, lane in ipairs(LANES) do
     local scores, none, elsewhere, behind = {}, {}, {}, {}
     for _, turn in ipairs(round.turns) do
       local line, at = turn[lane], turn.served and last + turn.served / 4096
-      local due = line and line.read > 0 and head(round, line, 1)
-      if due and due > now then at = due end
-      if line and line.is_read and not due then
+      local due = line and line.read > 0 and head(round, line, 1) or NEVER
+      if due > NOW and due ~= NEVER then at = due end
+      if line and line.is_read and due == NEVER then
         none[#none + 1] = turn.group
       elseif line and at then
         scores[#scores + 1], scores[#scores + 2] = at, turn.group
-      elseif at then
+      elseif at and waits[lane] then
         elsewhere[#elsewhere + 1], behind[#behind + 1] = turn.group, at
       end
     end

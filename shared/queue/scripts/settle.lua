@@ -21,17 +21,18 @@ for i, text in ipairs(call('HMGET', state, asked.name)) do
   if is_held and becomes == 'waiting' and ENDS[mark] then becomes, replies[i] = ENDS[mark], 0 end
   if is_held and becomes == 'waiting' then
     local at = #waiting + 1
-    waiting[at], dues[at], backs[at] = name, now + asked.delay_ms[i], asked.attempted[i] == '1' and 0 or back
+    waiting[at], dues[at], backs[at] = name, now + asked.delay_ms[i], asked.attempted[i] == '1' and '0' or back
     scores[2 * at - 1], scores[2 * at] = dues[at], name
     states[2 * at - 1] = name
-    states[2 * at] = state_of(generation, '', math.max(turn, tonumber(asked.turn[i])), backs[at])
+    if asked.turn[i] ~= '0' then turn = math.max(turn, asked.turn[i]) end
+    states[2 * at] = state_of(generation, '', turn, backs[at])
     if asked.record[i] ~= '' then records[#records + 1], records[#records + 2] = name, asked.record[i] end
     if asked.has_job[i] ~= '1' then jobless[#jobless + 1] = name end
   elseif is_held then
     dropped[#dropped + 1] = name
     if becomes == 'buried' then
       buried[#buried + 1] = name
-      ended_states[#ended_states + 1], ended_states[#ended_states + 2] = name, state_of(generation, '', turn, 0)
+      ended_states[#ended_states + 1], ended_states[#ended_states + 2] = name, state_of(generation, '', turn, '0')
     end
   else
     asked.reply[i] = '0' -- its probe, if it was one, is another's by now
