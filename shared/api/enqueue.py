@@ -114,7 +114,7 @@ class Enqueuer:
                     one.added = reply
 
     def _attempt(self, one: Begun, token: str) -> None:
-        hold = Hold(one.item.task, one.item.generation, token, turn=1 if one.added else 0)
+        hold = Hold(one.item.task, one.item.generation, token, turn=1)  # with Redis away, too: it may have taken it
         turn = Turn(hold, one.since, self.worker.keeper.monotonic() + one.seconds, inline=True)
         try:
             one.settlement = self.worker.attempt(turn, one.record)

@@ -5,6 +5,18 @@ from shared.store.item import Item, digest
 from shared.store.spill import CALL_SECONDS, Link
 from shared.store.store import Ended, Store
 from shared.store.table import Superseded, Table
-from shared.store.turns import Holder
+from shared.store.turns import LEAP, Holder
 
-__all__ = ["CALL_SECONDS", "Clock", "Ended", "Holder", "Item", "Link", "Store", "Superseded", "Table", "digest"]
+__all__ = [
+    "CALL_SECONDS",
+    "LEAP",
+    "Clock",
+    "Ended",
+    "Holder",
+    "Item",
+    "Link",
+    "Store",
+    "Superseded",
+    "Table",
+    "digest",
+]

@@ -6,7 +6,7 @@ holder's save or failure is taken, though its worker is still at it.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from shared.errors import StoreUnavailable
 from shared.store.item import Item
@@ -18,13 +18,20 @@ LOWER = "(attribute_not_exists(#turn) OR #turn < :turn)"
 HELD = f" AND ({LOWER} OR (#turn = :turn AND #holder = :holder))"
 """No later holder has written, nor another one of this turn. A holder's write that is repeated finds its own."""
 UNFINISHED = " AND (attribute_not_exists(#finished) OR #finished <> :before)"
+BEGUN = " AND #turn = :before"
+"""The turn before, of a task that had come back then already, was taken: before that, nobody is asked."""
+
+REQUEUED = " AND (attribute_not_exists(#turn) OR #turn < :lost)"
+LEAP = 2**20
+"""By so much reconcile raises the turn of what Redis has lost: nobody claimed it as often since it was written here."""
+Before: TypeAlias = Literal["none", "death", "unknown"]  # whether the turn before ended its worker
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who writes: the `turn` of the claim by which it holds the task, and the first 8 hex digits of its token.
 
-    Where Redis went back to an older state, two may have one turn. A request's own attempt without Redis has turn 0.
+    Where Redis went back to an older state, two may have one turn.
     """
 
     turn: int
@@ -50,13 +57,21 @@ def of_job(resubmits: int | None) -> tuple[dict[str, Any], str]:
 
 def take_over(table: Table, task: Task, generation: int, by: Holder, came_back: int) -> Item | Superseded:
     """As Store.take_over says: one write, and one more for each thing there that it could not know."""
-    turn, is_crash = by.turn, by.turn > 1
+    turn, is_first = by.turn, came_back <= 1
+    before: Before = "none" if turn <= 1 else "unknown" if is_first and turn > LEAP else "death"
     for _ in range(ROUNDS):
         values: dict[str, Any] = {"turn": turn, "holder": by.holder}
-        further, counted = f" AND {LOWER}", " REMOVE #crashes"
-        if is_crash:
-            values |= {"one": 1, "before": turn - 1}
-            further, counted = further + UNFINISHED, " ADD #crashes :one" if came_back > 1 else ", #crashes = :one"
+        further, counted = f" AND {LOWER}", ""
+        match before:
+            case "none":
+                counted = " REMOVE #crashes"
+            case "death":
+                values |= {"one": 1, "before": turn - 1}
+                further += UNFINISHED if is_first else UNFINISHED + BEGUN
+                counted = ", #crashes = :one" if is_first else " ADD #crashes :one"
+            case "unknown" if is_first:
+                values |= {"lost": turn - LEAP}
+                further += REQUEUED
         expression = f"SET #turn = :turn, #holder = :holder{counted}"
         written = table.change(task, generation, expression, values, further, read_back=True)
         if not isinstance(written, Superseded):
@@ -68,5 +83,13 @@ def take_over(table: Table, task: Task, generation: int, by: Holder, came_back: 
         if there.holder == by.holder and there.turn >= by.turn:
             return there  # botocore repeats a call whose reply was lost: then it finds its own write
         turn = max(turn, there.turn + 1)
-        is_crash = there.finished != turn - 1
+        before = _before(turn, there, is_first)
     raise StoreUnavailable(f"{task.id} is taken over again and again")
+
+
+def _before(turn: int, there: Item, is_first: bool) -> Before:
+    """What the turn before is known to have been, from what stands there."""
+    if there.finished == turn - 1:
+        return "none"
+    is_seen = turn - there.turn <= LEAP if is_first else there.turn == turn - 1
+    return "death" if is_seen else "unknown"

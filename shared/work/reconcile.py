@@ -22,7 +22,7 @@ from shared.errors import (
 from shared.logs import facts, log
 from shared.provider.language.rules import Rules
 from shared.queue import BATCH, Add, End, Place, Queue, new_token
-from shared.store import Item, Store
+from shared.store import LEAP, Item, Store
 from shared.task import Task
 from shared.work.keeper import add_of, record_of
 
@@ -141,10 +141,10 @@ class _Check:
         return tally + self._requeued(adds) + self._ended(ends)
 
     def _add_of(self, item: Item) -> Add:
-        """Due no earlier than a lease from now: who still works on it stores before."""
+        """Due no earlier than a lease from now: who still works on it stores before, or else is of an earlier turn."""
         longest = self.by.rules[self.provider].polling.max_delay
         delay = self.by.lease_seconds + self.by.random.uniform(0, longest)
-        return add_of(item.task, record_of(item))._replace(delay_seconds=delay, turn=item.turn, came_back=True)
+        return add_of(item.task, record_of(item))._replace(delay_seconds=delay, turn=item.turn + LEAP, came_back=True)
 
     def _requeued(self, adds: list[Add]) -> Counter[str]:
         limits = self.by.rules[self.provider].limits

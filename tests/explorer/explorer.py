@@ -26,6 +26,8 @@ from tests.explorer.scenario import (
     ROUNDS,
     SETTINGS,
     TASK,
+    Budgets,
+    Holders,
     ProviderState,
     Violation,
     World,
@@ -87,9 +89,10 @@ class Explorer(Steps):
             queue_timer=None,
             item_timer=0 if scenario.start == "waiting" else None,
             is_down=False,
-            crashes=scenario.crashes,
-            flushes=scenario.flushes,
-            outages=scenario.outages,
+            left=Budgets(*(getattr(scenario, name) for name in Budgets._fields)),
+            holders=Holders(),
+            replica=None,
+            late_write=None,
         )
 
     def _prepare(self, queue: MemoryQueue, store: MemoryStore) -> None:
@@ -107,14 +110,18 @@ class Explorer(Steps):
 
     def _check_end(self, world: World) -> None:
         """All actors have ended: with no further fault the task ends, and Redis forgets or buries it."""
-        flushed = world.flushes < self.scenario.flushes
-        key = (world.queue, world.store, world.provider, flushed)
+        if world.replica:
+            world = self._gone_back(world, world.replica)
+        budgets, left = self.scenario, world.left
+        flushed = left.flushes < budgets.flushes or left.failovers < budgets.failovers
+        key = (world.queue, world.store, world.provider, world.late_write, flushed)
         if key in self._seen_ends:
             return
         self._seen_ends.add(key)
         process, reconcile = len(self._kinds) - 2, len(self._kinds) - 1
         provider = self._providers.states[world.provider]._replace(trouble=0)
-        quiet = world._replace(is_down=False, outages=0, flushes=0, provider=self._provider_number(provider))
+        left, nobody = left._replace(outages=0), Holders(is_back=world.holders.is_back, unheard=world.holders.unheard)
+        quiet = world._replace(is_down=False, left=left, holders=nobody, provider=self._provider_number(provider))
         end = self._through(quiet, reconcile)
         self._check_brought_back(end)
         for _ in range(ROUNDS):
@@ -122,8 +129,10 @@ class Explorer(Steps):
             if end[:3] == before[:3]:
                 break
         self._check_ended(self._through(end, reconcile), flushed)
-        if world.flushes:
+        if world.left.flushes:
             self._check_end(self._flushed(world))
+        if world.late_write is not None:
+            self._check_end(self._landed(world))
 
     def _through(self, world: World, actor: int) -> World:
         """The world after one whole run of a late actor, the item being old by then."""

@@ -44,6 +44,11 @@ def answers(
                     yield f"polls {_job(call)}: {trouble}", worse, _reply(call, status, **body)
 
 
+def job_of(submit: Submit, number: int) -> str:
+    """The name of the job that this submit, of so many before it, has begun."""
+    return f"{submit.generation}.{submit.resubmits}.{number}"
+
+
 def _begun(state: ProviderState, call: Call, actor: int, is_stalled: bool) -> Submit:
     """The job that this call begins. Raises Violation for a second one that nothing excuses."""
     key = call.headers["Idempotency-Key"]
@@ -61,14 +66,15 @@ def _submit_answers(
     state: ProviderState, worse: ProviderState, call: Call, submit: Submit, may_trouble: frozenset[Trouble]
 ) -> Iterator[tuple[str, ProviderState, Reply | TransportError]]:
     generation = submit.generation
-    job, partial = f"{generation}.{submit.resubmits}.{len(state.submits)}", {"generation": generation}
+    job, partial = job_of(submit, len(state.submits)), {"generation": generation}
     begun, worse_begun = (one._replace(submits=(*state.submits, submit)) for one in (state, worse))
     running = _reply(call, 202, status="running", job=job, partial=partial)
     yield f"submits {generation}: running", begun, running
     if "done at once" in may_trouble:
         yield f"submits {generation}: done", worse_begun, _reply(call, 200, status="done", data=partial)
     if "refused" in may_trouble:
-        yield f"submits {generation}: refused", worse_begun, _reply(call, 422, status="failed", error="no")
+        refused = worse._replace(submits=(*state.submits, submit._replace(is_refused=True)))
+        yield f"submits {generation}: refused", refused, _reply(call, 422, status="failed", error="no")
     if "error" in may_trouble:
         yield f"submits {generation}: HTTP 500", worse, _reply(call, 500)
     if "cut off" in may_trouble:

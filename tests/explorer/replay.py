@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, cast
 
@@ -15,16 +15,18 @@ from shared.api.callback import Receiver
 from shared.api.enqueue import Enqueuer
 from shared.api.request import Callback, TaskRequest
 from shared.codec import dumps
+from shared.errors import QueueUnavailable, StoreUnavailable
 from shared.provider import Provider
 from shared.provider.callback_url import CallbackUrls
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
 from shared.provider.wire.transport import Transport
-from shared.queue import Claim, Queue
-from shared.store import Item, Store
+from shared.queue import Claim, Hold, Queue, Which
+from shared.store import Item, Store, Superseded
+from shared.work.keeper import Keeper
 from shared.work.parts import Parts
 from shared.work.reconcile import Reconciler
-from shared.work.tick import Tick
+from shared.work.tick import SETTLE_SECONDS, Tick
 from shared.work.worker import Worker
 from tests.explorer.scenario import FUNCTION_SECONDS, LEASE_SECONDS, PROVIDER, SETTINGS, TASK, Kind, Scenario
 from tests.support.clock import START_MS
@@ -37,36 +39,82 @@ class NextCall(BaseException):
         self.call = (target, method, arguments, options)
 
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An answer after which the worker's clock says that its lease is over."""
+
+    answer: Any
+
+
 @dataclass(slots=True)
 class Replay:
-    """One run of an actor's code over known answers."""
+    """One run of an actor's code over known answers.
+
+    `hold`: by which it writes, until Redis has settled it; `owns`: the generation that it works on; `which`: how it was
+    claimed; `asked`: whether it has asked the provider since; `is_settled`: whether Redis has taken what it settled.
+    """
 
     name: str
+    actor: int
     answers: tuple[Any, ...]
     used: int = 0
     tokens: int = 0
-    now: float = 0.0
-    holds: int | None = None
+    tick_seconds: float = 0
+    worker_seconds: float = 0
+    sleeps: int = 0
+    hold: Hold | None = None
+    owns: int | None = None
+    which: Which = "ordinary"
+    asked: bool = False
+    is_settled: bool = False
 
     def call(self, target: str, method: str, *arguments: Any, **options: Any) -> Any:
         if self.used == len(self.answers):
             raise NextCall(target, method, arguments, options)
         answer = self.answers[self.used]
         self.used += 1
-        match method, answer:
-            case "claim", Claim(tasks=(claimed,)):
-                self.holds = claimed.hold.generation
-            case "add", ["created"] if options.get("lease_seconds"):
-                self.holds = arguments[0][0][1]
-            case (("complete" | "release" | "bury" | "forget"), _):
-                self.holds = None
+        if isinstance(answer, Late):
+            self.worker_seconds += LEASE_SECONDS
+            answer = answer.answer
+        self._note(target, method, arguments, options, answer)
         if isinstance(answer, Exception):
             raise type(answer)(*answer.args)
         return answer
 
+    def _note(self, target: str, method: str, arguments: Any, options: Any, answer: Any) -> None:
+        """What the answer makes of its hold."""
+        match method, answer:
+            case "claim", Claim(tasks=(claimed,)):
+                self.hold, self.which, self.asked = claimed.hold, options["which"], False
+                self.owns = claimed.hold.generation
+            case "add", ["created"] | QueueUnavailable() if options.get("lease_seconds"):
+                generation = arguments[0][0].generation
+                self.hold = Hold(TASK, generation, options["token"], turn=1)
+                self.owns = None if isinstance(answer, Exception) else generation
+            case "take_over", Item(turn=turn) if self.hold:
+                self.hold = replace(self.hold, turn=turn)
+            case "settle", _:
+                self.owns = None
+                if not isinstance(answer, Exception):
+                    self.hold, self.is_settled = None, answer == [True]
+        self.asked = self.asked or target == "provider"
+
     def token(self) -> str:
+        """Eight characters, as many as the item keeps of one."""
         self.tokens += 1
-        return f"{self.name}.{self.tokens}"
+        return f"{self.actor}{self.tokens:07}"
+
+    def sleep(self, seconds: float) -> None:
+        """A tick's: the first goes by as it is, so that what failed is tried once more; the second ends the run."""
+        self.sleeps += 1
+        self.tick_seconds += seconds if self.sleeps == 1 else SETTINGS.window_seconds
+
+    def remaining(self) -> float:
+        return SETTLE_SECONDS if self.sleeps else FUNCTION_SECONDS["process"]
+
+    def pause(self, seconds: float) -> None:
+        """A worker's between two tries to store a result: after it there is one more."""
+        self.worker_seconds += SETTINGS.attempt_seconds
 
 
 class Proxy:
@@ -96,25 +144,37 @@ class Inline(Executor):
     def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> "Future[Any]":
         future: Future[Any] = Future()
         future.set_result(work(*arguments, **options))
-        self._replay.now += SETTINGS.window_seconds
+        self._replay.tick_seconds += SETTINGS.window_seconds
         return future
 
 
 @dataclass(slots=True)
 class Node:
-    """What an actor has been answered so far, and what it asks next, or how it ended.
-
-    `holds` is the generation that Redis has given it to work on, until it settles.
-    """
+    """What an actor has been answered so far, and what it asks next, or how it ended; `replay` tells what it holds."""
 
     actor: int
     answers: tuple[Any, ...]
     call: tuple[str, str, tuple[Any, ...], dict[str, Any]] | None
     result: Any
-    holds: int | None
+    replay: Replay
     label: str
     away: int | None = None
     children: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        return self.call[1] if self.call else ""
+
+    @property
+    def answer(self) -> Any:
+        """The last one."""
+        last = self.answers[-1] if self.answers else None
+        return last.answer if isinstance(last, Late) else last
+
+    @property
+    def is_unstored(self) -> bool:
+        """Whether a write of it was refused or has timed out, or its clock has jumped: then Redis alone may know."""
+        return any(isinstance(answer, Late | StoreUnavailable | Superseded) for answer in self.answers)
 
 
 class Broken(logging.Handler):
@@ -147,13 +207,14 @@ def run(kind: Kind, replay: Replay, rules: Rules, scenario: Scenario) -> Any:
     providers = {PROVIDER: provider}
     parts = Parts(store, queue, providers, SETTINGS, _clock)
     worker = Worker(parts)
+    worker.keeper = Keeper(parts, lambda: replay.worker_seconds, replay.pause)
     match kind:
         case "enqueue":
             enqueuer = Enqueuer(parts, worker, _tells_nobody)
             return enqueuer.answer(TaskRequest(task=TASK), lambda: FUNCTION_SECONDS["enqueue"])
         case "process":
-            outside = (lambda: replay.now, _never_sleeps, lambda _: Inline(replay))
-            return Tick(parts, worker, lambda: FUNCTION_SECONDS["process"], None, *outside).run()
+            outside = (lambda: replay.tick_seconds, replay.sleep, lambda _: Inline(replay))
+            return Tick(parts, worker, replay.remaining, None, *outside).run()
         case "reconcile":
             reconciler = Reconciler(store, queue, {PROVIDER: provider.rules}, LEASE_SECONDS, _clock, Random(0))
             return reconciler.run(lambda: FUNCTION_SECONDS["reconcile"])
@@ -190,8 +251,3 @@ def _no_secret(reference: str, *, fresh: bool) -> str:
 
 def _clock() -> int:
     return START_MS
-
-
-def _never_sleeps(seconds: float) -> None:
-    if seconds > 0:
-        raise Defect(f"a tick wants to sleep for {seconds} s")

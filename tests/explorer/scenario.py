@@ -5,17 +5,19 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from shared.settings import Settings
 from shared.task import Task
+from shared.work.tick_queue import REST_SECONDS
 from tests.support.clock import START_MS
 
 Kind: TypeAlias = Literal["enqueue", "process", "reconcile", "cancel", "revive", "callback"]
 Payload: TypeAlias = Literal["done", "failed", "running", "unsigned"]
 Trouble: TypeAlias = Literal["done at once", "refused", "error", "cut off", "still running", "failed", "lost job"]
+Fate: TypeAlias = Literal["on the way", "in Redis", "stored", "lost"]
 Start: TypeAlias = Literal["nothing", "waiting", "completed", "dead letter"]
 
 
 PROVIDER = "slow"
 TASK = Task(PROVIDER, "t")
-SETTINGS = Settings(parallel_tasks=1, idle_seconds=0)
+SETTINGS = Settings(parallel_tasks=1, idle_seconds=REST_SECONDS)
 LEASE_SECONDS = SETTINGS.lease_seconds
 OLD_MS = START_MS - int(LEASE_SECONDS * 1000) - 1000
 FUNCTION_SECONDS = {"enqueue": 25.0, "process": 80.0, "reconcile": 60.0}
@@ -45,7 +47,13 @@ ROUNDS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Who is at work, from which state of the task, and what may go wrong; the numbers are budgets."""
+    """Who is at work, from which state of the task, and what may go wrong; the numbers are budgets.
+
+    `trouble`: of the provider; `crashes`: deaths and stalls; `flushes`: Redis loses everything; `outages`: it is away
+    for a while; `failovers`: it goes back to before its last one to `lost_calls` calls that changed something;
+    `timeouts`: a write to DynamoDB whose caller gives up lands later or never; `jumps`: a worker's clock says that its
+    lease is over. `stalling`: who may stall; `in_company`: no worker dies that holds a task alone.
+    """
 
     actors: tuple[Kind, ...]
     start: Start = "nothing"
@@ -54,6 +62,12 @@ class Scenario:
     crashes: int = 1
     flushes: int = 1
     outages: int = 1
+    failovers: int = 0
+    lost_calls: int = 3
+    timeouts: int = 0
+    jumps: int = 0
+    stalling: tuple[Kind, ...] = ("process",)
+    in_company: bool = False
     first_answer_seconds: float = 5
     payload: Payload = "done"
 
@@ -67,8 +81,47 @@ class Violation(Exception):
     """A promise broken, and the shortest way there."""
 
 
+class Replica(NamedTuple):
+    """What Redis will go back to: an earlier state of it, whom its timer waits for, how many more calls it may lose."""
+
+    queue: int
+    timer: int | None
+    calls: int
+
+
+class Holders(NamedTuple):
+    """Who holds the task, by what Redis, the item and the actors did, whatever marks they left; bits are actors.
+
+    `order`: who holds it by their own account, the latest last; a take-over makes its actor the latest. `deposed`: a
+    later one has written in the item. `excused`: Redis has lost that it gave them the task. `warned`: when they were
+    given the task, it had come back, and its generation had ended. `is_back`: it has come back since the last attempt.
+    `unheard`: the answer to a claim was lost, once: that cannot be told from a death.
+    """
+
+    order: tuple[int, ...] = ()
+    deposed: int = 0
+    excused: int = 0
+    warned: int = 0
+    is_back: bool = False
+    unheard: bool = False
+
+
+class Budgets(NamedTuple):
+    """What of each kind may still go wrong: see Scenario."""
+
+    crashes: int
+    flushes: int
+    outages: int
+    failovers: int
+    timeouts: int
+    jumps: int
+
+
 class World(NamedTuple):
-    """One state of everything. `queue_timer` and `item_timer`: whom the timer waits for (bits), None without one."""
+    """One state of everything. `queue_timer` and `item_timer`: whom the timer waits for (bits), None without one.
+
+    `replica`: what Redis goes back to soon, `late_write`: the node of an actor whose write may still land.
+    """
 
     queue: int
     store: int
@@ -78,19 +131,21 @@ class World(NamedTuple):
     queue_timer: int | None
     item_timer: int | None
     is_down: bool
-    crashes: int
-    flushes: int
-    outages: int
+    left: Budgets
+    holders: Holders
+    replica: Replica | None
+    late_write: int | None
 
 
 class Submit(NamedTuple):
-    """A job that the provider has begun. `answer`: whether what it said is still on the way, stored, or lost."""
+    """A job that the provider has begun. `answer`: what became of what it said; in Redis it may be lost any time."""
 
     generation: int
     resubmits: int
     key: str
     actor: int
-    answer: Literal["on the way", "stored", "lost"]
+    answer: Fate
+    is_refused: bool = False
 
 
 class ProviderState(NamedTuple):

@@ -4,19 +4,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from shared.errors import QueueUnavailable
-from shared.store import Superseded
-from tests.explorer.promises import Promises
+from shared.errors import QueueUnreachable, StoreUnreachable
+from shared.queue import Claim
+from tests.explorer.faults import Faults, wrote
 from tests.explorer.provider import answers
-from tests.explorer.scenario import ENDED, LEASE_SECONDS, OLD_MS, TASK, ProviderState, World, replaced
+from tests.explorer.replay import Late
+from tests.explorer.scenario import ENDED, OLD_MS, Holders, ProviderState, Replica, World, replaced
 from tests.support.clock import START_MS
-from tests.support.keys import Bench
 from tests.support.memory_store import MemoryStore
 
 Step: TypeAlias = tuple[str, World]
+How: TypeAlias = Literal["once", "twice", "lost"]
+TIMED = ("claim", "end")
+"""What finds out that a lease or a delay has run out."""
 
 
-class Steps(Promises):
+class Steps(Faults):
     """The steps out of a world."""
 
     def _following(self, world: World) -> Iterator[Step]:
@@ -30,7 +33,7 @@ class Steps(Promises):
                     continue
             for label, following in self._calls(world, actor, place):
                 yield label, following
-                if world.crashes and following.places[actor] != ENDED:
+                if world.left.crashes and following.places[actor] != ENDED:
                     yield from self._stops(label, following, actor)
 
     def _may_start(self, world: World, actor: int) -> bool:
@@ -46,38 +49,62 @@ class Steps(Promises):
     def _calls(self, world: World, actor: int, place: int) -> Iterator[Step]:
         """The actor's next call, answered in every way that is possible now."""
         node = self._nodes[place]
-        target, method, *_ = node.call or ("", "")
-        label = node.label
+        target = node.call[0] if node.call else ""
         if target == "provider":
             yield from self._provider_steps(world, actor, place)
         elif target == "queue":
-            yield from self._queue_calls(world, actor, place, label)
+            if world.replica:
+                went_back = self._gone_back(world, world.replica)
+                yield from self._queue_calls(went_back, actor, place, f"{node.label}, after Redis went back")
+            if not world.replica or world.replica.calls:
+                yield from self._queue_calls(world, actor, place, node.label)
         else:
-            yield label, self._store_step(world, actor, place)
-            if method == "open_since" and world.item_timer == 0:
-                yield f"{label}, the item older than a lease", self._store_step(world, actor, place, old=True)
+            yield from self._store_calls(world, actor, place, node.label)
+            if world.late_write is not None:
+                landed = self._landed(world)
+                yield from self._store_calls(landed, actor, place, f"{node.label}, after the late write has landed")
 
     def _queue_calls(self, world: World, actor: int, place: int, label: str) -> Iterator[Step]:
-        if world.is_down or world.outages:
-            away = self._away(place)
-            outages = world.outages if world.is_down else world.outages - 1
-            yield f"{label}, Redis is away", self._moved(world._replace(is_down=True, outages=outages), actor, away)
+        left = world.left
+        if world.is_down or left.outages:
+            spent = left if world.is_down else left._replace(outages=left.outages - 1)
+            away = world._replace(is_down=True, left=spent)
+            yield f"{label}, Redis is away", self._moved(away, actor, self._away(place))
         if world.is_down:
             world = world._replace(is_down=False)
-        yield label, self._queue_step(world, actor, place)
-        if world.queue_timer == 0 and "queue.claim" in label:
-            yield f"{label}, after the lease or delay has run out", self._queue_step(self._later(world), actor, place)
-        if world.flushes:
-            yield f"{label}, after Redis lost everything", self._queue_step(self._flushed(world), actor, place)
-        if world.outages:
-            struck = world._replace(outages=world.outages - 1)
-            yield f"{label}, repeated since the connection broke", self._queue_step(struck, actor, place, "twice")
-            lost = self._queue_step(struck, actor, place, "lost")
-            yield f"{label}, its answer is lost and Redis goes away", lost._replace(is_down=True)
+        yield from self._queue_steps(world, actor, place, label)
+        if world.queue_timer == 0 and self._nodes[place].method in TIMED:
+            later = f"{label}, after the lease or delay has run out"
+            yield from self._queue_steps(self._later(world), actor, place, later)
+        if left.flushes and not world.replica:
+            yield from self._queue_steps(self._flushed(world), actor, place, f"{label}, after Redis lost everything")
+        if left.outages:
+            struck = world._replace(left=left._replace(outages=left.outages - 1))
+            twice = f"{label}, repeated since the connection broke"
+            yield from self._queue_steps(struck, actor, place, twice, "twice")
+            for what, lost in self._queue_steps(struck, actor, place, f"{label}, its answer is lost", "lost"):
+                unheard = lost.holders.unheard or self._nodes[place].method == "claim"
+                yield what, lost._replace(is_down=True, holders=lost.holders._replace(unheard=unheard))
 
-    def _queue_step(
-        self, world: World, actor: int, place: int, how: Literal["once", "twice", "lost"] = "once"
-    ) -> World:
+    def _queue_steps(self, world: World, actor: int, place: int, label: str, how: How = "once") -> Iterator[Step]:
+        """One call, and what may become of its effect and of its answer."""
+        child, after = self._queue_step(world, actor, place, how)
+        following = self._moved(after, actor, child)
+        yield label, following
+        left = world.left
+        if left.failovers and after.queue != world.queue:
+            timer = world.queue_timer
+            if timer is not None and following.places[actor] == ENDED:
+                timer &= ~(1 << actor)
+            replica = Replica(world.queue, timer, self.scenario.lost_calls - 1)
+            spent = left._replace(failovers=left.failovers - 1)
+            yield f"{label}, which Redis will lose", following._replace(replica=replica, left=spent)
+        match self._nodes[child].answer:
+            case Claim(tasks=(_,)) as claim if left.jumps:
+                yield f"{label}; its clock jumps", self._jumped(after, actor, place, claim)
+
+    def _queue_step(self, world: World, actor: int, place: int, how: How) -> tuple[int, World]:
+        """The node after the call, and the world but for the actor's place."""
         key = ("queue", world.queue, place, how)
         if key not in self._steps:
             queue = self._queues.states[world.queue].copy()
@@ -86,19 +113,53 @@ class Steps(Promises):
             if how == "twice":
                 answer = getattr(queue, method)(*arguments, **options)
             if how == "lost":
-                answer = QueueUnavailable("the answer is lost")
+                answer = QueueUnreachable("the answer is lost")
             self._steps[key] = self._queue_number(queue), self._child(place, answer)
-        queue_number, child = self._steps[key]
+        number, child = self._steps[key]
         self._check_owners(world, actor, child)
-        if queue_number != world.queue:
-            timer = self._timer(queue_number)
+        self._check_settling(world, place)
+        if number != world.queue:
+            timer, replica = self._entry(number).timer, world.replica
             if timer is None:
-                world = world._replace(queue=queue_number, queue_timer=None)
-            elif timer == self._timer(world.queue):
-                world = world._replace(queue=queue_number)
+                waits_for = None
+            elif timer == self._entry(world.queue).timer:
+                waits_for = world.queue_timer
             else:
-                world = world._replace(queue=queue_number, queue_timer=self._at_work(world, actor))
-        return self._moved(world, actor, child)
+                waits_for = self._at_work(world, actor)
+            if replica:
+                replica = replica._replace(calls=replica.calls - 1)
+            holders = self._came_back(world, place, number)
+            world = world._replace(queue=number, queue_timer=waits_for, replica=replica, holders=holders)
+            if self._nodes[place].method == "settle":
+                world = self._handed_over(world, actor, place)
+            if self._nodes[place].method == "add" and world.stalled >> actor & 1:
+                world = self._excused(world, world.holders.order)  # it puts in anew what others are at work on
+        return child, world
+
+    def _came_back(self, world: World, place: int, number: int) -> Holders:
+        """Whether the task has come back since the last attempt: by its leases and by who has put it in."""
+        node, before, after = self._nodes[place], self._entry(world.queue).state, self._entry(number).state
+        is_back = world.holders.is_back
+        if before.generation != after.generation:
+            is_back = self._kinds[node.actor] == "reconcile" and node.method == "add"
+        elif node.method == "settle" and node.replay.asked:
+            is_back = False
+        return world.holders._replace(is_back=is_back or after.came_back > before.came_back)
+
+    def _jumped(self, world: World, actor: int, place: int, answer: Any) -> World:
+        left = world.left._replace(jumps=world.left.jumps - 1)
+        return self._moved(world._replace(left=left), actor, self._child(place, Late(answer)))
+
+    def _store_calls(self, world: World, actor: int, place: int, label: str) -> Iterator[Step]:
+        yield label, self._store_step(world, actor, place)
+        method = self._nodes[place].method
+        if method == "open_since" and world.item_timer == 0:
+            yield f"{label}, the item older than a lease", self._store_step(world, actor, place, old=True)
+        if world.left.timeouts and world.late_write is None and method not in ("get", "open_since"):
+            left = world.left._replace(timeouts=world.left.timeouts - 1)
+            given_up = self._child(place, StoreUnreachable("it took too long"))
+            away = world._replace(left=left, late_write=place)
+            yield f"{label}, gives up; it may land later", self._moved(away, actor, given_up)
 
     def _store_step(self, world: World, actor: int, place: int, *, old: bool = False) -> World:
         key = ("store", world.store, place, old)
@@ -109,16 +170,10 @@ class Steps(Promises):
                 answer: Any = list(self._aged(store, old).open_since(*arguments))
             else:
                 answer = getattr(store, method)(*arguments, **options)
-            wrote = method not in ("get", "open_since") and not isinstance(answer, Superseded)
-            wrote = wrote and not (method == "begin" and answer is None)
-            if wrote:
-                before = self._stores.states[world.store].items.get(TASK)
-                self._check_write(self._name(actor), before, store.items[TASK])
-            self._steps[key] = self._store_number(store), self._child(place, answer), wrote
-        store_number, child, wrote = self._steps[key]
-        if wrote:
-            provider = self._settled(world.provider, actor, "stored")
-            world = world._replace(store=store_number, item_timer=self._at_work(world, actor), provider=provider)
+            self._steps[key] = self._store_number(store), self._child(place, answer), wrote(method, answer)
+        number, child, has_written = self._steps[key]
+        if has_written:
+            world = self._written(world, place, number, self._at_work(world, actor))
         return self._moved(world, actor, child)
 
     @staticmethod
@@ -130,79 +185,52 @@ class Steps(Promises):
         return twin
 
     def _provider_steps(self, world: World, actor: int, place: int) -> Iterator[Step]:
-        is_stalled = bool(world.stalled >> actor & 1)
-        key = ("provider", world.provider, place, is_stalled)
+        is_stray = bool((world.stalled | world.holders.excused) >> actor & 1)
+        _, _, (call, _), _ = self._nodes[place].call or ("", "", (None, None), {})
+        if call.method != "DELETE":
+            self._check_question(world, actor)
+        key = ("provider", world.provider, place, is_stray)
         if key not in self._steps:
             state: ProviderState = self._providers.states[world.provider]
-            _, _, (call, _), _ = self._nodes[place].call or ("", "", (None, None), {})
             self._steps[key] = [
-                (f"{self._name(actor)} {told}", self._provider_number(after), self._child(place, answer))
-                for told, after, answer in answers(state, call, actor, is_stalled, frozenset(self.scenario.troubles))
+                (f"{self._name(actor)} {told}", self._provider_number(after), self._child(place, answer), answer)
+                for told, after, answer in answers(state, call, actor, is_stray, frozenset(self.scenario.troubles))
             ]
-        for label, provider, child in self._steps[key]:
-            yield label, self._moved(world._replace(provider=provider), actor, child)
+        for label, provider, child, answer in self._steps[key]:
+            asked = world._replace(provider=provider)
+            yield label, self._moved(asked, actor, child)
+            if world.left.jumps and call.method != "DELETE":
+                yield f"{label}; its clock jumps", self._jumped(asked, actor, place, answer)
 
     def _stops(self, label: str, world: World, actor: int) -> Iterator[Step]:
         """The actor crashes after its call; or it stalls, and others go on without waiting for it."""
-        lost = self._settled(world.provider, actor, "lost")
-        struck = self._without(world._replace(crashes=world.crashes - 1, provider=lost), actor)
-        yield f"{label}; it crashes", struck._replace(places=replaced(struck.places, actor, ENDED))
-        if self._kinds[actor] == "process":
+        replay = self._nodes[world.places[actor]].replay
+        if self.scenario.in_company and replay.hold and replay.which == "often":
+            return
+        left, lost = world.left._replace(crashes=world.left.crashes - 1), self._settled(world.provider, actor, "lost")
+        struck = self._without(world._replace(left=left, provider=lost), actor)
+        dead = struck._replace(places=replaced(struck.places, actor, ENDED))
+        yield f"{label}; it crashes", dead._replace(holders=self._held_no_more(dead, actor))
+        if self._kinds[actor] in self.scenario.stalling and not self.scenario.in_company:
             yield f"{label}; it stalls", struck._replace(stalled=struck.stalled | 1 << actor)
-
-    def _at_work(self, world: World, actor: int) -> int:
-        """Those who must finish within a lease from now, the actor of this very call among them."""
-        started = sum(
-            1 << other
-            for other, place in enumerate(world.places)
-            if other == actor or (place != ENDED and place not in self._roots)
-        )
-        return started & ~world.stalled & ~self._unbounded
 
     def _moved(self, world: World, actor: int, child: int) -> World:
         """The actor has its answer, and may have ended with it."""
-        queue, store, provider, places, stalled, queue_timer, item_timer, is_down, crashes, flushes, outages = world
+        places, item_timer = world.places, world.item_timer
         if item_timer is not None and all(places[one] != self._roots[one] for one in self._listing):
             item_timer = None  # nobody asks for its age any more
-        place = child
-        if self._nodes[child].call is None:
-            self._check_result(world, child)
-            place, others = ENDED, ~(1 << actor)
-            stalled &= others
-            queue_timer = None if queue_timer is None else queue_timer & others
-            item_timer = None if item_timer is None else item_timer & others
-        faults = (is_down, crashes, flushes, outages)
-        places = replaced(places, actor, place)
-        return World(queue, store, provider, places, stalled, queue_timer, item_timer, *faults)
+        world = world._replace(holders=self._held(world, actor, child), item_timer=item_timer)
+        if self._nodes[child].call is not None:
+            return world._replace(places=replaced(places, actor, child))
+        self._check_result(world, child)
+        return self._without(self._left(world, actor, child)._replace(places=replaced(places, actor, ENDED)), actor)
 
     def _without(self, world: World, actor: int) -> World:
         """Nobody waits for this actor any more."""
-        bit = ~(1 << actor)
+        bit, replica = ~(1 << actor), world.replica
         queue_timer = None if world.queue_timer is None else world.queue_timer & bit
         item_timer = None if world.item_timer is None else world.item_timer & bit
-        return world._replace(queue_timer=queue_timer, item_timer=item_timer, stalled=world.stalled & bit)
-
-    def _later(self, world: World) -> World:
-        """A lease later in Redis."""
-        key = ("later", world.queue)
-        if key not in self._steps:
-            queue = self._queues.states[world.queue].copy()
-            Bench(queue).rewind(2 * LEASE_SECONDS)
-            self._steps[key] = self._queue_number(queue)
-        return world._replace(queue=self._steps[key], queue_timer=None)
-
-    def _flushed(self, world: World) -> World:
-        return world._replace(queue=self._empty, queue_timer=None, flushes=world.flushes - 1)
-
-    def _settled(self, number: int, actor: int, answer: Literal["stored", "lost"]) -> int:
-        """The provider's state, knowing what became of the answer that this actor had."""
-        key = ("settled", number, actor, answer)
-        if key not in self._steps:
-            state: ProviderState = self._providers.states[number]
-            submits = tuple(
-                submit._replace(answer=answer) if (submit.actor, submit.answer) == (actor, "on the way") else submit
-                for submit in state.submits
-            )
-            self._steps[key] = self._provider_number(state._replace(submits=submits))
-        settled: int = self._steps[key]
-        return settled
+        if replica and replica.timer:
+            replica = replica._replace(timer=replica.timer & bit)
+        stalled = world.stalled & bit
+        return world._replace(queue_timer=queue_timer, item_timer=item_timer, stalled=stalled, replica=replica)

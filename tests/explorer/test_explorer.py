@@ -1,16 +1,20 @@
 """The protocol holds in every reachable state; and the explorer would notice if a rule were missing."""
 
+import sys
 from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
 
 from shared.provider import Provider
-from shared.queue import Hold
 from shared.record import Record
-from shared.store import Superseded
+from shared.store import Ended, Holder, Item, Superseded
 from shared.task import Task
-from shared.work import reconcile, settle, worker
+from shared.work import keeper, reconcile, settle, worker
+from shared.work.keeper import Keeper, resumed
+from shared.work.settle import Settlement
+from shared.work.turn import Turn
+from shared.work.worker import Worker
 from tests.explorer.explorer import Explorer
 from tests.explorer.scenario import Kind, Payload, Scenario, Start, Trouble, Violation
 from tests.support.memory_queue import MemoryQueue
@@ -94,18 +98,16 @@ def test_it_fails_where_reconcile_does_not_wait_for_a_lease(monkeypatch: pytest.
 
 
 def test_it_fails_where_a_failed_task_is_forgotten_instead_of_buried(monkeypatch: pytest.MonkeyPatch) -> None:
-    move = settle._move
-
-    def unburied(queue: Any, verb: Any, group: Any, health: Any) -> list[bool]:
-        return move(queue, "forget" if verb == "bury" else verb, group, health)
-
-    monkeypatch.setattr(settle, "_move", unburied)
+    row = settle._row
+    monkeypatch.setattr(
+        settle, "_row", lambda one: row(replace(one, becomes="forgotten") if one.becomes == "buried" else one)
+    )
     assert "instead of {'t': ('dead'" in violation(scenario("EP", "nothing", "failed"))
 
 
 def test_it_fails_where_process_submits_without_a_look_at_the_item(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Provider, "submits", lambda *_: False)
-    assert "submits" in violation(scenario("EP"))
+    assert "submits" in violation(scenario("PP", "waiting", failovers=1))
 
 
 def test_it_fails_where_a_late_attempt_without_a_job_removes_another_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,12 +120,12 @@ def test_it_fails_where_a_late_attempt_without_a_job_removes_another_ones(monkey
         return superseded
 
     monkeypatch.setattr(MemoryStore, "save", removing)
-    assert "submits" in violation(scenario("EPP", "waiting", "error"))
+    assert "submits" in violation(scenario("EPP", "waiting", "error", failovers=1))
 
 
 def test_it_fails_where_the_loss_of_a_job_is_not_taken_from_the_item(monkeypatch: pytest.MonkeyPatch) -> None:
-    resumed = worker._resumed
-    monkeypatch.setattr(worker, "_resumed", lambda record, item: resumed(record, item) if item.outputs else record)
+    for module in (worker, keeper):
+        monkeypatch.setattr(module, "resumed", lambda record, item: resumed(record, item) if item.outputs else record)
     assert "submits" in violation(scenario("EPP", "nothing", "lost job"))
 
 
@@ -132,7 +134,7 @@ def test_it_fails_where_a_late_write_counts_whatever_has_happened(monkeypatch: p
         self.items[task] = replace(self.items[task], **changes)
 
     monkeypatch.setattr(MemoryStore, "_write", unconditional)
-    assert "changes what had" in violation(scenario("PPC", "waiting"))
+    assert "changes what" in violation(scenario("PPC", "waiting"))
 
 
 def test_it_fails_where_a_callback_forgets_what_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,10 +153,89 @@ def test_it_fails_where_a_callback_brings_back_a_lost_job(monkeypatch: pytest.Mo
     assert "submits" in violation(scenario("PPB", "waiting", "lost job", payload="running"))
 
 
-def test_it_fails_where_anybody_may_settle(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unfenced(self: MemoryQueue, hold: Hold, move: Any) -> bool:
-        move(self._parts(hold.task.provider), hold.task.name)
-        return True
+def test_it_fails_where_the_failure_of_a_lost_job_ends_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail = MemoryStore.fail
 
-    monkeypatch.setattr(MemoryQueue, "_held", unfenced)
+    def heedless(self: MemoryStore, *arguments: Any, resubmits: int, **options: Any) -> Ended:
+        return fail(self, *arguments, **options)
+
+    monkeypatch.setattr(MemoryStore, "fail", heedless)
+    assert "of an earlier one" in violation(scenario("PPB", "waiting", "lost job", payload="failed"))
+
+
+def test_it_fails_where_anybody_may_settle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryQueue, "_holds", lambda _, parts, hold: hold.task.name in parts.leases)
     assert "is given what" in violation(scenario("PPP", "waiting"))
+
+
+def test_it_fails_where_what_came_back_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked_at(self: MemoryStore, task: Task, generation: int, *_: Any) -> Item | Superseded:
+        item = self.items[task]
+        return item if item.is_pending(generation) else Superseded(item)
+
+    monkeypatch.setattr(MemoryStore, "take_over", looked_at)
+    assert "changes what a later holder wrote" in violation(scenario("PP", "waiting"))
+
+
+def unordered(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """Let this write be taken whatever the turn of its holder."""
+    write = getattr(MemoryStore, verb)
+
+    def taken(self: MemoryStore, task: Task, *arguments: Any, by: Holder | None = None, **options: Any) -> Any:
+        return write(self, task, *arguments, by=by and replace(by, turn=sys.maxsize), **options)
+
+    monkeypatch.setattr(MemoryStore, verb, taken)
+
+
+@pytest.mark.parametrize("verb", ["save", "fail"])
+def test_it_fails_where_an_earlier_turn_may_still(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    unordered(monkeypatch, verb)
+    assert f"({verb} in turn 1) changes what a later holder wrote" in violation(scenario("PP", "waiting", "failed"))
+
+
+def test_it_fails_where_two_holders_of_one_turn_may_both_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = MemoryStore._write
+
+    def by_turn(self: MemoryStore, task: Task, generation: int, by: Holder | None = None, **changes: Any) -> Any:
+        item = self.items[task]
+        if by and item.turn == by.turn:
+            self.items[task] = replace(item, holder=by.holder)
+        return write(self, task, generation, by, **changes)
+
+    monkeypatch.setattr(MemoryStore, "_write", by_turn)
+    assert "changes what a later holder wrote" in violation(scenario("PP", "waiting", failovers=1))
+
+
+def test_it_fails_where_reconcile_does_not_say_that_a_task_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_of = reconcile._Check._add_of
+    monkeypatch.setattr(reconcile._Check, "_add_of", lambda check, item: add_of(check, item)._replace(came_back=False))
+    assert "came back" in violation(scenario("EPRC", crashes=0))
+
+
+def test_it_fails_where_reconcile_raises_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_of = reconcile._Check._add_of
+    monkeypatch.setattr(reconcile._Check, "_add_of", lambda check, item: add_of(check, item)._replace(turn=item.turn))
+    assert "changes what a later holder wrote" in violation(scenario("PPR", "waiting", failovers=0))
+
+
+def test_it_fails_where_the_marks_go_without_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = settle._row
+    monkeypatch.setattr(settle, "_row", lambda one: row(replace(one, attempted=True)))
+    assert "came back" in violation(scenario("EPPP", timeouts=1, outages=0, flushes=0))
+
+
+def test_it_fails_where_a_refused_write_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = Keeper.keep
+
+    def ending(self: Keeper, turn: Turn, *arguments: Any, **options: Any) -> Settlement:
+        settlement = keep(self, turn, *arguments, **options)
+        is_refused = settlement.item and settlement.item.is_pending(turn.hold.generation)
+        return replace(settlement, becomes="buried") if is_refused else settlement
+
+    monkeypatch.setattr(Keeper, "keep", ending)
+    assert "settles as buried what is open" in violation(scenario("PP", "waiting", failovers=1))
+
+
+def test_it_fails_where_a_settling_that_failed_counts_as_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "say_finished", lambda *_: None)
+    assert "are counted after" in violation(scenario("PPP", "waiting", "still running", trouble=2))

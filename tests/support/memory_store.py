@@ -7,7 +7,7 @@ from typing import Any, Self
 from shared.bounds import cut
 from shared.codec import Json, dumps, loads
 from shared.record import Record
-from shared.store import Ended, Holder, Item, Superseded
+from shared.store import LEAP, Ended, Holder, Item, Superseded
 from shared.store.item import MAX_NOTIFY, Status, digest, open_key, open_keys, packed
 from shared.task import Task
 from tests.support.items import pending_item
@@ -64,8 +64,10 @@ class MemoryStore:
         if item.holder == by.holder and item.turn >= by.turn:
             return item
         turn = max(by.turn, item.turn + 1) if item.holder else by.turn
-        is_crash = turn > 1 and item.finished != turn - 1
-        crashes = 0 if not is_crash else item.crashes + 1 if came_back > 1 else 1
+        crashes = 0
+        if turn > 1 and item.finished != turn - 1:
+            first = item.crashes if turn - item.turn > LEAP else 1
+            crashes = first if came_back <= 1 else item.crashes + (bool(item.holder) and item.turn == turn - 1)
         self.items[task] = dataclasses.replace(item, turn=turn, holder=by.holder, crashes=crashes)
         return self.items[task]
 
