@@ -105,7 +105,7 @@ class Queue:
     ) -> Claim:
         """Take up to `limit` due tasks of a provider, or one that came back more often than once, under one lease.
 
-        Not repeated when the reply is late: what it took goes back with the next claim that names it as `lost_token`,
+        Not repeated when the reply is lost: what it took goes back with the next claim that names it as `lost_token`,
         else when the lease expires. Members that are no names, or whose state is junk, are removed and logged once.
         """
         arguments = (token, _ms(lease_seconds), min(limit, BATCH), which, lost_token, *_limits(limits))

@@ -7,16 +7,4 @@ from shared.store.store import Ended, Store
 from shared.store.table import Superseded, Table
 from shared.store.turns import LEAP, Holder
 
-__all__ = [
-    "CALL_SECONDS",
-    "LEAP",
-    "Clock",
-    "Ended",
-    "Holder",
-    "Item",
-    "Link",
-    "Store",
-    "Superseded",
-    "Table",
-    "digest",
-]
+__all__ = ["CALL_SECONDS", "LEAP", "Clock", "Ended", "Holder", "Item", "Link", "Store", "Superseded", "Table", "digest"]

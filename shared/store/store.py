@@ -94,8 +94,8 @@ class Store:
 
         The same write counts whether the turn before ended its worker: `crashes` goes up, or to none if that attempt is
         known to have ended. `came_back` is how often the task came back since the last settle after an attempt. The
-        first time `crashes` is 1 whatever stands there, but stays if Redis had lost the task. Later it goes up only if
-        the turn before was taken over: before that nobody is asked, so a claim whose reply was lost killed nobody.
+        first time `crashes` is 1 whatever stands there, but stays if Redis had lost the task. Later the turn before is
+        the last that was taken over: before that nobody is asked, so a claim whose reply was lost killed nobody.
         """
         return take_over(self.table, task, generation, by, came_back)
 

@@ -18,9 +18,7 @@ LOWER = "(attribute_not_exists(#turn) OR #turn < :turn)"
 HELD = f" AND ({LOWER} OR (#turn = :turn AND #holder = :holder))"
 """No later holder has written, nor another one of this turn. A holder's write that is repeated finds its own."""
 UNFINISHED = " AND (attribute_not_exists(#finished) OR #finished <> :before)"
-BEGUN = " AND #turn = :before"
-"""The turn before, of a task that had come back then already, was taken: before that, nobody is asked."""
-
+LAST_UNFINISHED = " AND attribute_exists(#turn) AND (attribute_not_exists(#finished) OR #finished <> #turn)"
 REQUEUED = " AND (attribute_not_exists(#turn) OR #turn < :lost)"
 LEAP = 2**20
 """By so much reconcile raises the turn of what Redis has lost: nobody claimed it as often since it was written here."""
@@ -66,8 +64,8 @@ def take_over(table: Table, task: Task, generation: int, by: Holder, came_back: 
             case "none":
                 counted = " REMOVE #crashes"
             case "death":
-                values |= {"one": 1, "before": turn - 1}
-                further += UNFINISHED if is_first else UNFINISHED + BEGUN
+                values |= {"one": 1} | ({"before": turn - 1} if is_first else {})
+                further += UNFINISHED if is_first else LAST_UNFINISHED
                 counted = ", #crashes = :one" if is_first else " ADD #crashes :one"
             case "unknown" if is_first:
                 values |= {"lost": turn - LEAP}
@@ -88,8 +86,8 @@ def take_over(table: Table, task: Task, generation: int, by: Holder, came_back: 
 
 
 def _before(turn: int, there: Item, is_first: bool) -> Before:
-    """What the turn before is known to have been, from what stands there."""
-    if there.finished == turn - 1:
+    """What the turn before is known to have been: the one before this, or later the last that was taken over."""
+    if there.finished == (turn - 1 if is_first else there.turn):
         return "none"
-    is_seen = turn - there.turn <= LEAP if is_first else there.turn == turn - 1
-    return "death" if is_seen else "unknown"
+    is_known = turn - there.turn <= LEAP if is_first else there.holder
+    return "death" if is_known else "unknown"

@@ -73,7 +73,7 @@ class TickQueue:
                 lease_seconds=self.parts.settings.lease_seconds,
                 token=token,
                 which=which,
-                lost_token=lost[0] if lost else "",
+                lost_token=lost[0] if lost else token,  # its own, should the client repeat it over a new connection
                 limits=self.parts.providers[provider].rules.limits,
             )
         except QueueUnavailable as error:

@@ -53,8 +53,6 @@ class Worker:
             )
         except ItemUnreadable as error:
             return _unreadable(turn.hold, error)
-        except RecordError:
-            return Settlement(turn.hold, delay_seconds=self.keeper.spread(turn.hold, UNREADABLE_SECONDS))
         except Exception:
             log.exception("attempt broke", extra=facts(turn.hold))
             return self._broken(claimed, turn)
@@ -106,13 +104,12 @@ class Worker:
         item: Item | None = None
         if turn.is_late(self.keeper.instant(), self.parts.settings.lease_seconds):
             return Settlement(turn.hold)
-        known = _known(claimed)  # before it is taken over: who cannot read it gives it back, which is no crash
         if claimed.came_back and turn.by:
             taken = self.parts.store.take_over(turn.hold.task, turn.hold.generation, turn.by, claimed.came_back)
             if isinstance(taken, Superseded):
                 return self.keeper.ended(turn.hold, taken.item)
             item, turn = taken, replace(turn, hold=replace(turn.hold, turn=taken.turn))
-        record = self._record(known, turn.hold, item)
+        record = self._record(claimed, turn.hold, item)
         if isinstance(record, Settlement):
             return record
         if item and item.crashes:
@@ -121,15 +118,21 @@ class Worker:
         if crashes > self.parts.settings.max_crashes:
             crashed = Failed(Reason.CRASHED, f"ended its worker {crashes} times")
             return self.keeper.keep(turn, record, Finding(crashed, record), attempted=False)
-        result, unread = _result_of(record, turn.hold), replace(record, result=None)
-        if result:
-            return self.keeper.keep(turn, record, Finding(result, unread), attempted=False)
-        return self.attempt(turn, unread, taken_over=item is not None)
+        if record.result is not None:
+            result, record = _result_of(record, turn.hold), replace(record, result=None)
+            if result:
+                return self.keeper.keep(turn, record, Finding(result, record), attempted=False)
+        return self.attempt(turn, record, taken_over=item is not None)
 
-    def _record(self, known: Record | None, hold: Hold, item: Item | None) -> Record | Settlement:
+    def _record(self, claimed: Claimed, hold: Hold, item: Item | None) -> Record | Settlement:
         """The claimed task's record, with what its item knows; of the item, the truth, where Redis has lost it."""
-        if known:
-            return resumed(known, item) if item else known
+        try:
+            record = Record.from_text(claimed.record)
+            if record.generation == hold.generation:
+                return resumed(record, item) if item else record
+        except RecordError as error:
+            if error.newer:
+                return Settlement(hold, delay_seconds=self.keeper.spread(hold, UNREADABLE_SECONDS))
         log.error("record unreadable", extra=facts(hold))
         item = item or self.parts.item(hold.task)
         if item is None or not item.is_pending(hold.generation):
@@ -139,7 +142,7 @@ class Worker:
     def _broken(self, claimed: Claimed, turn: Turn) -> Settlement:
         """The settlement of a task whose attempt broke in our own code: an error like any other, and bounded."""
         try:
-            record = self._record(_known(claimed), turn.hold, None)
+            record = self._record(claimed, turn.hold, None)
             if isinstance(record, Settlement):
                 return record
             retry = self.parts.providers[turn.hold.task.provider].delays.retry
@@ -152,23 +155,12 @@ class Worker:
 
 
 def _result_of(record: Record, hold: Hold) -> Completed | None:
-    """The result in hand; None if there is none, or it is damaged: then it is asked for again."""
+    """The result in hand; None if it is damaged: then it is asked for again."""
     try:
-        return None if record.result is None else Completed(loads(record.result, max_depth=OWN_DEPTH))
+        return Completed(loads(record.result or "", max_depth=OWN_DEPTH))
     except ValueError:
         log.error("result unreadable", extra=facts(hold))
         return None
-
-
-def _known(claimed: Claimed) -> Record | None:
-    """The claimed task's record; None where Redis has lost it. Raises RecordError for one that later code wrote."""
-    try:
-        record = Record.from_text(claimed.record)
-    except RecordError as error:
-        if error.newer:
-            raise
-        return None
-    return record if record.generation == claimed.hold.generation else None
 
 
 def _unreadable(hold: Hold, error: ItemUnreadable) -> Settlement:

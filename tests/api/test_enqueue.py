@@ -604,6 +604,8 @@ def test_without_redis_it_is_asked_stored_and_accepted_with_one_failure_and_reco
     answer = front.ask(provider="job")
     assert (answer.status, answer.body["data"]) == (202, PARTIAL)
     assert len(front.redis.calls) == 1
+    item = front.item(provider="job")
+    assert (item.turn, item.finished) == (1, 1)  # as if Redis had been there: it may be only its reply that is lost
     front.redis.away = False
     assert front.state("job") == {}
     reconcile(front)

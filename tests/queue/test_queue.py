@@ -395,6 +395,16 @@ def test_the_last_of_many_leases_is_found_by_its_lost_token(desk: Desk) -> None:
     assert desk.take(token="next", lost_token="lost") == ["a"]
 
 
+def test_a_claim_that_the_client_repeats_keeps_nothing_that_no_worker_has(desk: Desk) -> None:
+    """The connection broke after the first had been done; it names its own token."""
+    desk.seed("a")
+    desk.seed("b")
+    desk.claim(token="own", lost_token="own", limit=1)
+    (claimed,) = desk.claim(token="own", lost_token="own", limit=1).tasks
+    assert [name for name, (where, _) in desk.state().items() if where == "processing"] == [claimed.hold.task.name]
+    assert claimed.came_back == 0
+
+
 def test_who_was_given_a_task_that_went_back_has_lost_it(desk: Desk) -> None:
     desk.seed("a")
     (hold,) = desk.hold(token="lost")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shared.codec import Json
 from shared.errors import StoreUnavailable
 from shared.record import Record
-from shared.store import Ended, Holder, Item, Store, Superseded, Table
+from shared.store import LEAP, Ended, Holder, Item, Store, Superseded, Table
 from shared.store.turns import ROUNDS
 from shared.task import Task
 from shared.work.keeper import record_of
@@ -219,7 +219,7 @@ def repeated(
     patch.setattr(client, "update_item", twice)
 
 
-@pytest.mark.parametrize("turn", [6, 5, 3], ids=["above", "the same", "below"])
+@pytest.mark.parametrize("turn", [8, 5, 3], ids=["above", "the same", "below"])
 def test_a_repeated_take_over_finds_its_own_and_counts_once(
     real: Line, dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:
@@ -336,11 +336,24 @@ def test_the_word_of_a_turn_that_a_later_one_followed_is_no_excuse(line: Line) -
 
 def test_of_what_came_back_only_a_turn_that_was_taken_over_can_be_a_crash(line: Line) -> None:
     """Before that nobody is asked: the reply to the claim was lost, or the task was given back at once."""
-    line.save(holder(1))
-    assert line.take_over(holder(3), 1).crashes == 1
-    assert line.take_over(holder(5), 2).crashes == 1
-    assert line.take_over(holder(9), 4).crashes == 1
-    assert line.take_over(holder(10), 5).crashes == 2
+    assert line.take_over(holder(5), 4).crashes == 0
+    line.finished(holder(5))
+    assert line.take_over(holder(9), 8).crashes == 0
+    assert line.take_over(holder(13), 12).crashes == 1
+
+
+def test_what_redis_had_lost_is_above_every_turn_that_it_gave_and_is_no_crash(line: Line) -> None:
+    """A worker that stalled with turn 9, unwritten, is an earlier holder."""
+    line.save(holder(2))
+    assert line.take_over(holder(2 + LEAP + 1, "b"), 1).crashes == 0
+    assert isinstance(line.save(holder(9)), Superseded)
+    assert line.take_over(holder(2 + LEAP + 2), 1).crashes == 1
+    assert line.take_over(holder(2 + 2 * LEAP + 3), 1).crashes == 1
+
+
+def test_an_ordinary_death_long_after_a_loss_of_redis_is_a_crash(line: Line) -> None:
+    line.save(holder(LEAP + 5))
+    assert line.take_over(holder(LEAP + 7), 1).crashes == 1
 
 
 def test_after_redis_lost_its_claims_the_last_turn_of_the_item_is_the_one_before(line: Line) -> None:

@@ -103,7 +103,7 @@ class MemoryQueue:
         limits: Limits = UNLIMITED,
     ) -> Claim:
         parts = self._parts(provider)
-        expired = self._bring_back(parts, {token, lost_token} - {""})
+        expired = self._bring_back(parts, lost_token)
         in_line = len(parts.lines) + len(parts.job_lines) + len(parts.once) + len(parts.often)
         if len(parts.queue) != len(parts.leases) + in_line:
             every = oldest(parts.queue, above=0, most=len(parts.queue))
@@ -221,17 +221,17 @@ class MemoryQueue:
         if one.group:
             parts.groups[name] = one.group
 
-    def _bring_back(self, parts: Parts, lost_tokens: set[str]) -> int:
-        """Let tasks wait again whose lease has expired, or is under one of these tokens; how many had expired."""
+    def _bring_back(self, parts: Parts, lost_token: str) -> int:
+        """Let tasks wait again whose lease has expired, or is under that token; how many had expired."""
         waiting = []
         expired = [name for name in oldest(parts.leases, most=BATCH) if parts.leases[name] <= self.now_ms]
         for name in expired:
             due, state = max(1, parts.leases.pop(name)), parts.parsed(name)
             if parts.queue.get(name) == 0:
                 waiting.append((name, due, state.came_back + 1))
-        for name in list(parts.leases):
+        for name in list(parts.leases) if lost_token else ():
             state = parts.parsed(name)
-            if state.token in lost_tokens:
+            if state.token == lost_token:
                 del parts.leases[name]
                 if parts.queue.get(name) == 0:
                     waiting.append((name, self.now_ms, state.came_back))

@@ -64,10 +64,10 @@ class MemoryStore:
         if item.holder == by.holder and item.turn >= by.turn:
             return item
         turn = max(by.turn, item.turn + 1) if item.holder else by.turn
-        crashes = 0
-        if turn > 1 and item.finished != turn - 1:
+        is_first, crashes = came_back <= 1, 0
+        if turn > 1 and item.finished != (turn - 1 if is_first else item.turn):
             first = item.crashes if turn - item.turn > LEAP else 1
-            crashes = first if came_back <= 1 else item.crashes + (bool(item.holder) and item.turn == turn - 1)
+            crashes = first if is_first else item.crashes + bool(item.holder)
         self.items[task] = dataclasses.replace(item, turn=turn, holder=by.holder, crashes=crashes)
         return self.items[task]
 

@@ -325,6 +325,15 @@ def test_a_result_that_cannot_be_read_is_asked_for_again(desk: Desk, result: str
 # --- all of it in a tick
 
 
+def test_after_a_crash_an_outcome_that_changes_nothing_is_written_too(desk: Desk) -> None:
+    """Else the crash would stand in the item, and be one of the next row."""
+    desk.submitted()
+    desk.claim()
+    desk.backend.pass_(LEASE_SECONDS + 1)
+    desk.turn(pending({"n": 0}, id="j-0"), which="once")
+    assert (desk.now.turn, desk.now.finished, desk.now.crashes) == (3, 3, 0)
+
+
 def test_a_tick_takes_over_what_came_back(desk: Desk) -> None:
     desk.submitted()
     desk.claim()

@@ -12,7 +12,7 @@ from shared.errors import StoreUnavailable
 from shared.queue import Add, Place
 from shared.queue.queue import LAYOUT
 from shared.record import Record
-from shared.store import Item, Store
+from shared.store import LEAP, Holder, Item, Store
 from shared.task import Task
 from shared.work import reconcile
 from shared.work.keeper import record_of
@@ -84,6 +84,15 @@ def test_after_redis_lost_everything_each_open_task_comes_back_as_its_item_knows
     assert found.generation == item.generation
     assert (record.input, record.outputs, record.partial) == ({"customer": 42}, {"id": "j"}, {"x": 1})
     assert (record.submitted_at, record.resubmits, record.saved) == (5, 1, record.digest)
+
+
+def test_what_comes_back_has_a_turn_above_all_that_redis_may_have_given(repairs: Repairs) -> None:
+    """Most claims are written nowhere else: a worker that stalls with one of them is an earlier holder."""
+    record = dataclasses.replace(record_of(repairs.begun("a")), partial={"x": 1})
+    repairs.store.save(Task("example", "a"), record, repairs.clock(), by=Holder(7, "somebody"))
+    repairs.clock.advance(3600)
+    repairs.run()
+    assert repairs.bench.parts()["state"]["a"].endswith(f".{7 + LEAP}:1")
 
 
 def test_a_job_that_is_open_counts_from_the_moment_its_task_is_back(repairs: Repairs) -> None:

@@ -2,14 +2,15 @@
 -- groups of one provider, that is; between providers work/tick.py decides.
 --
 -- Promise   First, tasks whose lease has expired wait again, due since its end, having come back once more; so does,
---           at once and as often as before, what is leased under a token whose claim got no reply, or under this one:
---           then the call is repeated; but what `end` has found in process ends. Then due tasks are marked 0, leased and
---           handed out, as many as `limit` and the gate allow; the turn of each is one higher.
+--           at once and as often as before, what is leased under a token whose claim got no reply; but what `end` has
+--           found in process ends. Then due tasks are marked 0, leased and handed out, as many as `limit` and the gate
+--           allow; the turn of each is one higher.
 --           Ordinary: each group with a due task has one turn before any has two, the oldest of its tasks first; while
 --           all `open jobs` are open, only tasks that have one. Once: those that came back once, the oldest first.
 --           Often: exactly one of those that came back more often. Nothing is scanned: a call reads about 2 * limit
 --           + 100 entries of lines, whatever waits.
--- ARGV      1 token  2 lease in ms  3 limit, at most 200  4 ordinary | once | often  5 the token without reply, or ''
+-- ARGV      1 token  2 lease in ms  3 limit, at most 200  4 ordinary | once | often  5 the token without reply, or '';
+--           this one: should the client repeat this call, what the first has taken goes back
 --           6 parallel  7 open jobs  8 ms per attempt  9 burst (0: no limit)
 -- Returns   ms until the next ordinary task may begin (0: perhaps more now, -1: none); whether some are due that came
 --           back once, and more often (1/0); how many leases had expired; names whose state is junk, of which nothing
@@ -26,7 +27,7 @@ local function bring_back(leased, is_expired)
   local scores, waiting, dues, backs = call('ZMSCORE', queue, names), {}, {}, {}
   for i, text in ipairs(call('HMGET', state, names)) do
     local generation, holder, turn, times, mark = parse(text)
-    local is_back = is_expired or holder == token or lost ~= '' and holder == lost
+    local is_back = is_expired or holder == lost
     if is_back then back[#back + 1] = names[i] end
     is_back = is_back and tonumber(scores[i] or 1) == 0
     if is_back and ENDS[mark] then
@@ -50,7 +51,10 @@ local function bring_back(leased, is_expired)
   return #waiting
 end
 local expired = bring_back(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'WITHSCORES', 'LIMIT', 0, MOST), true)
-bring_back(redis.call('ZREVRANGE', leases, 0, lost == '' and 2 * limit or 10 * MOST, 'WITHSCORES'), false)
+if lost ~= '' then
+  local most = lost == token and 2 * limit or 10 * MOST -- one that is repeated is among the last
+  bring_back(redis.call('ZREVRANGE', leases, 0, most, 'WITHSCORES'), false)
+end
 
 -- Where the lines' sizes differ from the main set's (another release was at work, or a server lost some), the oldest of
 -- the main set line up; where those do already, the ones behind as many as do, or some from anywhere; `mend` compares all.
