@@ -2,8 +2,8 @@
 
 import base64
 import copy
-import logging
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
