@@ -52,6 +52,7 @@ LAYOUT = {
     "served": ("sorted set", "what the release before kept of groups; `mend` removes it"),
 }
 """Each key as the scripts know it, its type and what it holds: `{queue:P}`, then `{queue:P}:leases` and so on."""
+_TYPES = ["zset" if kind == "sorted set" else kind for kind, _ in LAYOUT.values()]  # as Redis calls them
 
 
 def new_token() -> str:
@@ -168,8 +169,10 @@ class Queue:
                 continue
             cursor: bytes | None = None
             while cursor != b"0":
-                cursor, found = self._call("mend", provider, (number, cursor or 0))
+                cursor, found, removed = self._call("mend", provider, (number, cursor or 0, *_TYPES))
                 strays.update(found)
+                for name in removed:
+                    log.error("key removed", extra={"provider": provider, "key": name.decode()})
         return self._tasks(provider, strays)
 
     def _tasks(self, provider: str, names: Iterable[bytes]) -> list[Task]:

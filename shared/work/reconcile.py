@@ -53,13 +53,23 @@ class Reconciler:
         for step in (_Check.items, _Check.entries):
             for check in (one for one in checks if not tally[one.provider]["unreachable"]):
                 try:
-                    tally[check.provider] += step(check)
+                    tally[check.provider] += self._mending(step, check)
                 except (QueueUnavailable, StoreUnavailable) as error:
                     tally[check.provider]["unreachable"] += 1
                     log.error("reconcile stopped", extra={"provider": check.provider, "reason": str(error)})
                     if isinstance(error, QueueUnreachable | StoreUnreachable):  # the others would wait as long
                         return tally
         return tally
+
+    def _mending(self, step: Callable[["_Check"], Counter[str]], check: "_Check") -> Counter[str]:
+        """The step; where Redis refuses something, once more after its keys were mended: one may be of another type."""
+        try:
+            return step(check)
+        except QueueUnreachable:
+            raise
+        except QueueUnavailable:
+            self.queue.mend(check.provider)
+            return step(check)
 
 
 @dataclass(slots=True)

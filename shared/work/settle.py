@@ -49,6 +49,8 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
         counts_as = settlement.counts_as if is_done or settlement.becomes == "forgotten" else "lost"
         tally[counts_as] += 1
         report(settlement, counts_as)
+        if counts_as == "lost" and settlement.record and settlement.record.result is not None:
+            log.error("result dropped", extra=facts(settlement.hold) | {"reason": "somebody else has the task"})
     return tally
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from shared.limits import Limits
 from shared.queue import Hold, Which
+from shared.queue.queue import LAYOUT
 from tests.support.desk import LEASE_SECONDS, Desk, task
 from tests.support.keys import PLACES, PROVIDER, RINGS, key_of
 from tests.support.redis_servers import CLUSTER_OF_THREE, SERVERS
@@ -209,3 +210,19 @@ def test_a_name_with_a_nul_goes_all_the_way(desk: Desk, name: str) -> None:
     desk.end("dropped", name, "b")
     assert desk.keys.dump() == {}
     assert desk.has_lost(Hold(task(name), 1, "worker"))
+
+
+@pytest.mark.parametrize("part", LAYOUT)
+def test_a_key_of_another_type_is_removed_and_reported_once_and_its_provider_goes_on(
+    desk: Desk, redis_client: Any, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    """C9."""
+    desk.put("abc")
+    redis_client.delete(key_of(PROVIDER, part))
+    redis_client.set(key_of(PROVIDER, part), "SECRET")
+    desk.queue.mend(PROVIDER)
+    assert [(line.message, vars(line)["key"]) for line in caplog.records] == [("key removed", key_of(PROVIDER, part))]
+    desk.queue.mend(PROVIDER)
+    assert len(caplog.records) == 1
+    desk.put("d")
+    assert "d" in desk.take()

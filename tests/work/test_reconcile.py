@@ -10,6 +10,7 @@ import pytest
 
 from shared.errors import StoreUnavailable
 from shared.queue import Add, Place
+from shared.queue.queue import LAYOUT
 from shared.record import Record
 from shared.store import Item, Store
 from shared.task import Task
@@ -18,6 +19,7 @@ from shared.work.keeper import record_of
 from shared.work.reconcile import STOP_SECONDS, Reconciler
 from tests.support.backend import Backend
 from tests.support.damage import DAMAGES, SECRET, damage_item
+from tests.support.keys import key_of
 from tests.support.redis_servers import ALONE_AND_CLUSTER
 from tests.support.simulator import EXAMPLE, provider_at
 
@@ -462,3 +464,17 @@ def test_with_a_slow_dynamodb_each_run_gets_as_far_as_its_time_allows(repairs: R
     repairs.patch.setattr(repairs.store, "get", slow)
     assert repairs.run(lambda: left[0])["example"]["requeued"] == 3
     assert len(repairs.state()) == 3
+
+
+@pytest.mark.junk
+@pytest.mark.parametrize("part", LAYOUT)
+def test_a_key_of_another_type_stops_its_provider_for_one_run_at_most(repairs: Repairs, part: str) -> None:
+    """C9."""
+    repairs.begun()
+    repairs.run()
+    key = key_of("example", part)
+    repairs.redis_client.delete(key)
+    repairs.redis_client.set(key, "junk")
+    repairs.run()
+    assert [where for where, _ in repairs.state("example").values()] == ["waiting"]
+    assert repairs.run()["example"] == {"seen": 1}

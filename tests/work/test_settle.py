@@ -245,3 +245,23 @@ def test_an_outcome_without_a_record_says_nothing_of_the_provider(queue: Queue, 
     one = settlement(seed("a", lease_seconds=30), "waiting", "released", outcome=Retry(5, Reason.HTTP))
     assert settle(queue, PROVIDER, [one]) == Counter(released=1)
     assert bench.parts()["gate"] == {}
+
+
+def test_a_result_in_hand_of_a_task_that_is_lost_is_said_to_be_dropped(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = replace(RECORD, result='{"SECRET":1}')
+    settle(queue, PROVIDER, [settlement(STRANGER, "waiting", "released", record=kept)])  # C39
+    settle(queue, PROVIDER, [settlement(STRANGER, "waiting", "released", record=RECORD)])
+    assert [line.message for line in caplog.records if line.levelno == logging.ERROR] == ["result dropped"]
+    assert "SECRET" not in repr([vars(line) for line in caplog.records])
+
+
+@pytest.mark.parametrize(("item_turn", "hold_turn", "turn"), [(0, 9, 10), (12, 9, 13)])
+def test_the_next_claim_comes_after_what_the_item_has_and_after_a_take_over(
+    queue: Queue, seed: Any, item_turn: int, hold_turn: int, turn: int
+) -> None:
+    held = replace(seed("a", lease_seconds=30), turn=hold_turn)
+    settle(queue, PROVIDER, [settlement(held, "waiting", "released", turn=item_turn)])
+    (claimed,) = queue.claim("example", limit=1, lease_seconds=30, token="next").tasks
+    assert claimed.hold.turn == turn

@@ -4,12 +4,20 @@
 --           becomes now. What stands in a line though the main set does not say so is removed, and with it a group's turn
 --           where the group has nothing; so is what is left beside a dead letter. Names that are neither in the main set
 --           nor dead are told, and dead ones without a state: the caller asks their items what becomes of them.
--- ARGV      1 which of KEYS to go through  2 where to go on, 0 first
--- Returns   where to go on (0: that was all), those names of this key
-local key, STEP = KEYS[tonumber(ARGV[1])], 200
+--           A key of another type is removed: nothing could be done with it, and the items tell what was there.
+-- ARGV      1 which of KEYS to go through  2 where to go on, 0 first  3.. the type of each of KEYS
+-- Returns   where to go on (0: that was all), those names of this key, the keys that were removed
+local key, STEP, removed = KEYS[tonumber(ARGV[1])], 200, {}
+for i, name in ipairs(KEYS) do
+  local kind = redis.call('TYPE', name).ok
+  if kind ~= 'none' and kind ~= ARGV[2 + i] then
+    redis.call('DEL', name)
+    removed[#removed + 1] = name
+  end
+end
 local KINDS = { hash = { 'HSCAN', 'HDEL' }, zset = { 'ZSCAN', 'ZREM' }, set = { 'SSCAN', 'SREM' } }
 local scan, remove = unpack(KINDS[redis.call('TYPE', key).ok] or {})
-if not scan then return { '0', {} } end
+if not scan then return { '0', {}, removed } end
 local found = redis.call(scan, key, ARGV[2], 'COUNT', STEP)
 local entries, width, strays = found[2], scan == 'SSCAN' and 1 or 2, {}
 
@@ -71,4 +79,4 @@ else
   end
   call(remove, key, beside)
 end
-return { found[1], strays }
+return { found[1], strays, removed }
