@@ -121,7 +121,7 @@ BEGIN, SUBMIT = "GetItem UpdateItem add", "GetItem claim GetItem POST UpdateItem
 POLL, CANCELLED = "GetItem claim GET", "GetItem claim GET UpdateItem DELETE settle claim"
 UNREADABLE = "GetItem claim GetItem GET UpdateItem settle claim"
 KILLING = "GetItem claim claim UpdateItem UpdateItem settle claim"
-QUERIES, MENDS = "GetItem " + "Query " * 16, "mend " * 12  # GetItem: what time is it?
+QUERIES, MENDS = "GetItem " + "Query " * 16, "mend " * 13  # GetItem: what time is it?
 END = "GetItem UpdateItem end"
 UNASKED = {"firstAnswer": 0}
 SUCCESS, FAILURE = called(status="completed", data=WHOLE), called(status="refused", error="no such customer")
@@ -149,7 +149,7 @@ CASES = (
     Case("task that kills", "process", KILLING, stage=crashing, ends="failed"),
     Case("record unreadable", "process", UNREADABLE, stage=unreadable, says=DONE),
     # reconcile
-    Case("requeue", "reconcile", f"{QUERIES} look GetItem add {MENDS}", stage=flushed),
+    Case("requeue", "reconcile", f"{QUERIES} look GetItem end add {MENDS}", stage=flushed),
     Case("forget", "reconcile", f"{QUERIES} {MENDS} look GetItem end", stage=cancelled_half, ends="cancelled"),
     # callback: what a provider says by itself, believed or not
     Case("signed success", "callback", END, SUCCESS, due, file=SIGNED),

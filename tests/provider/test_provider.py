@@ -53,7 +53,7 @@ WHOLE = Record(
     outputs={"id": 12345678901234567890, "deep": {"a": [1.5]}}, partial={"rows": [1, 2]}, progress=0.25,
     submitted_at=START_MS - 1000, job_at=START_MS - 500, asked_at=START_MS - 200, resubmits=1, polls=4, errors=2,
     attempts=9, reason="http", unauthorized_at=START_MS - 100, saved="0123456789abcdef", confirmed_at=START_MS - 50,
-    result='{"a":1}',
+    result='{"a":1}', news=3,
 )  # fmt: skip
 
 
