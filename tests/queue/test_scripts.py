@@ -12,7 +12,7 @@ from redis import Redis
 from shared.errors import QueueUnavailable
 from shared.limits import UNLIMITED, Health, Limits
 from shared.queue import Add, Becomes, End, Hold, Queue, Settle, Which
-from shared.queue.queue import _PARTS
+from shared.queue.queue import _PARTS, _TYPES
 from tests.support.desk import SETTLING, Desk, task
 from tests.support.keys import PARTS, PREFIX, PROVIDER, key_of
 from tests.support.redis_servers import SERVERS
@@ -49,7 +49,7 @@ def every_verb(desk: Desk) -> dict[str, Callable[[], object]]:
         "end": lambda: desk.queue.end([End(task("end"), 1, "forgotten"), End(task("due"), 1, "buried")]),
         "hasten": lambda: desk.queue.hasten([(task("later"), 1)]),
         "look": lambda: desk.queue.look([task("due"), task("complete")], records=True),
-        "mend": lambda: desk.queue._call("mend", PROVIDER, (1, "0")),
+        "mend": lambda: desk.queue._call("mend", PROVIDER, (1, "0", *_TYPES)),
     }
 
 

@@ -10,7 +10,7 @@
 local key, STEP, removed = KEYS[tonumber(ARGV[1])], 200, {}
 for i, name in ipairs(KEYS) do
   local kind = redis.call('TYPE', name).ok
-  if kind ~= 'none' and kind ~= ARGV[2 + i] then
+  if kind ~= 'none' and kind ~= (ARGV[2 + i] or kind) then
     redis.call('DEL', name)
     removed[#removed + 1] = name
   end
