@@ -6,7 +6,6 @@ the task is due at once, within `_rest_seconds` and the limits. One that is lost
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from shared.api.answer import Answer
 from shared.api.request import Callback
@@ -82,8 +81,8 @@ class Receiver:
             if becomes == "hastened":
                 self.parts.queue.hasten([(item.task, item.generation)], self._rest_seconds(item))
             elif becomes != "waiting":
-                how: Literal["buried", "forgotten"] = "buried" if becomes == "buried" else "forgotten"
-                self.parts.queue.end([End(item.task, item.generation, how)])
+                ended = End(item.task, item.generation, "buried" if becomes == "buried" else "forgotten")
+                self.parts.queue.end([ended])
         if settlement and becomes == "waiting" and isinstance(settlement.outcome, Completed | Failed):
             raise Unavailable("the store does not answer; send it again")
 

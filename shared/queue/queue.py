@@ -88,7 +88,10 @@ class Queue:
 
         A repeated call with the same token is answered "created" again.
         """
-        rows = [(one.task, one.generation, _ms(one.delay_seconds), one.record, *_added(one)) for one in adds]
+        rows = [
+            (task, generation, _ms(delay_seconds), record, group, int(has_job), turn, int(came_back))
+            for task, generation, record, delay_seconds, group, has_job, turn, came_back in adds
+        ]
         answers = self._run("add", rows, (token, _ms(lease_seconds), *_limits(limits)))
         return cast(list[Added], [answer.decode() for answer in answers])
 
@@ -218,10 +221,6 @@ def _told(rows: Sequence[Row]) -> Row:
     columns = [[task.name for task in tasks], *(field[:1] if len(set(field)) == 1 else field for field in fields)]
     letters = "".join("e" if len(column) > 1 else "s" for column in columns)
     return len(rows), letters, *chain.from_iterable(columns)
-
-
-def _added(one: Add) -> Row:
-    return one.group, int(one.has_job), one.turn, int(one.came_back)
 
 
 def _settled(row: Settle, health: Health) -> Row:

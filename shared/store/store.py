@@ -122,10 +122,9 @@ class Store:
         removes = ["#outputs"] if resubmit and record.outputs is None else []
         removes += ["#crashes"] if by else []
         expression = f"SET {_assigned(sets)}" + (f" REMOVE {', '.join(removes)}" if removes else "")
-        later = "<" if resubmit else "<="
-        same_job = f" AND (attribute_not_exists(#attempt) OR #attempt.#resubmits {later} :resubmits)"
+        job, same_job = of_job(record.resubmits, is_next=resubmit)
         no_news = " AND (attribute_not_exists(#news) OR #news <= :news)"
-        values = sets | {"resubmits": record.resubmits, "news": record.news}
+        values = sets | job | {"news": record.news}
         return self._write(task, record.generation, expression, values, in_turn + same_job + no_news)
 
     def learn(self, task: Task, record: Record, now: int) -> Superseded | None:

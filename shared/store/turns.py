@@ -46,11 +46,16 @@ def held(by: Holder | None, *, ended: bool = False) -> tuple[dict[str, Any], str
     return {"turn": by.turn, "holder": by.holder} | ({"finished": by.turn} if ended else {}), HELD
 
 
-def of_job(resubmits: int | None) -> tuple[dict[str, Any], str]:
-    """The value and the condition that no job later than this one stands there; nothing for None."""
+def of_job(resubmits: int | None, *, is_next: bool = False) -> tuple[dict[str, Any], str]:
+    """The value and the condition that no job later than this one stands there; nothing for None.
+
+    `is_next`: nor this one itself, which is just being counted.
+    """
     if resubmits is None:
         return {}, ""
-    return {"resubmits": resubmits}, " AND (attribute_not_exists(#attempt) OR #attempt.#resubmits <= :resubmits)"
+    earlier = "<" if is_next else "<="
+    condition = f" AND (attribute_not_exists(#attempt) OR #attempt.#resubmits {earlier} :resubmits)"
+    return {"resubmits": resubmits}, condition
 
 
 def take_over(table: Table, task: Task, generation: int, by: Holder, came_back: int) -> Item | Superseded:

@@ -50,27 +50,26 @@ class Keeper:
     def keep(self, turn: Turn, before: Record, finding: Finding, *, attempted: bool = True) -> Settlement:
         """Store it. `before` is the record without what the attempt learned; `attempted`: there was one just now."""
         outcome, record, hold = finding.outcome, finding.record, turn.hold
-        later = self.spread(hold, STORE_RETRY_SECONDS)
         found = Settlement(hold, outcome=outcome, record=record, attempted=attempted)
         if not isinstance(outcome, Completed) and turn.is_late(self.instant(), self.parts.settings.lease_seconds):
             log.warning("too late to store", extra=facts(hold))
-            return _unstored(found, before, later)
+            return self._unstored(found, before)
         try:
             written, settlement = self._written(turn, before, found)
         except StoreTooLarge as error:
             if isinstance(outcome, Failed):
-                return _unstored(found, before, later)
+                return self._unstored(found, before)
             too_large = Finding(Failed(Reason.TOO_LARGE, str(error)), record)
             return self.keep(turn, before, too_large, attempted=attempted)
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(hold) | {"reason": str(error)})
-            return replace(_unstored(found, before, later), store_away=isinstance(error, StoreUnreachable))
+            return replace(self._unstored(found, before), store_away=isinstance(error, StoreUnreachable))
         if not isinstance(written, Superseded):
             return replace(settlement, item=written) if written else settlement
         there = written.item
         if there and there.is_pending(hold.generation):  # it knows more than we do
             if isinstance(outcome, Failed):
-                settlement = replace(found, delay_seconds=later)
+                settlement = replace(found, delay_seconds=self.spread(hold, STORE_RETRY_SECONDS))
             own = before if isinstance(outcome, Failed) or _is_resubmit(outcome) else settlement.record or record
             return replace(settlement, record=resumed(own, there), item=there, turn=there.turn)
         return self.ended(hold, there, record)
@@ -149,6 +148,17 @@ class Keeper:
             return None, replace(resumed(record, item), confirmed_at=now)
         return None, record
 
+    def _unstored(self, found: Settlement, before: Record) -> Settlement:
+        """The settlement of an outcome that could not be stored: later again, and no error of the provider's."""
+        match found.outcome:
+            case Retry(delay, Reason.RESUBMIT):  # it must stand in the item before it may happen
+                return replace(found, delay_seconds=delay, record=before)
+            case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
+                return replace(found, delay_seconds=delay)
+            case Completed(data):
+                found = replace(found, record=_with_result(found, data))
+        return replace(found, delay_seconds=self.spread(found.hold, STORE_RETRY_SECONDS))
+
 
 def record_of(item: Item) -> Record:
     """The record that a pending item stands for, with all that the item knows."""
@@ -177,22 +187,11 @@ def _is_resubmit(outcome: Outcome | None) -> bool:
     return isinstance(outcome, Retry) and outcome.reason is Reason.RESUBMIT
 
 
-def _unstored(found: Settlement, before: Record, seconds: float) -> Settlement:
-    """The settlement of an outcome that could not be stored: after so long again, and no error of the provider's."""
-    match found.outcome:
-        case Retry(delay, Reason.RESUBMIT):  # it must stand in the item before it may happen
-            return replace(found, delay_seconds=delay, record=before)
-        case Pending(delay_seconds=delay) | Retry(delay_seconds=delay):
-            return replace(found, delay_seconds=delay)
-        case Completed(data):
-            return replace(found, delay_seconds=seconds, record=_with_result(found, data))
-    return replace(found, delay_seconds=seconds)
-
-
 def _with_result(found: Settlement, data: Any) -> Record | None:
     """The record with a result in hand, for the next claim to store; one that is too large is asked for again."""
     text = dumps(data)
-    if found.record is None or len(text.encode()) > RESULT_BYTES:
-        log.error("result dropped", extra=facts(found.hold) | {"bytes": len(text.encode()), "limit": RESULT_BYTES})
+    size = len(text.encode())
+    if found.record is None or size > RESULT_BYTES:
+        log.error("result dropped", extra=facts(found.hold) | {"bytes": size, "limit": RESULT_BYTES})
         return found.record
     return replace(found.record, result=text)

@@ -14,6 +14,11 @@ class Instant(NamedTuple):
     monotonic: float
 
 
+def holder_of(hold: Hold) -> Holder | None:
+    """Who writes by this hold; None without a token."""
+    return Holder(hold.turn, hold.holder) if hold.token else None
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """`since` when the task is held, and when its attempt `ends` (monotonic); `inline`: in the user's request."""
@@ -26,7 +31,7 @@ class Turn:
     @property
     def by(self) -> Holder | None:
         """Who writes in this turn; None for one without a hold: a callback's."""
-        return Holder(self.hold.turn, self.hold.holder) if self.hold.token else None
+        return holder_of(self.hold)
 
     def is_late(self, now: Instant, lease_seconds: float) -> bool:
         """Whether the lease may be over, by either clock. It spares writes; only the item's turn proves anything."""

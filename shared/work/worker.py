@@ -21,7 +21,7 @@ from shared.store import Item, Superseded
 from shared.work.keeper import STORE_RETRY_SECONDS, Keeper, record_of, resumed
 from shared.work.parts import Parts
 from shared.work.settle import Settlement
-from shared.work.turn import Instant, Turn
+from shared.work.turn import Instant, Turn, holder_of
 
 UNREADABLE_SECONDS = 60.0  # how long a task waits whose record a later version of this code wrote
 
@@ -73,7 +73,7 @@ class Worker:
     def say_finished(self, settlement: Settlement) -> None:
         """Keep in the item that this attempt has ended, though Redis could not be told; raises nothing."""
         hold = settlement.hold
-        if settlement.attempted and (by := Turn(hold, self.keeper.instant()).by):
+        if settlement.attempted and (by := holder_of(hold)):
             with suppress(StoreUnavailable):
                 self.parts.store.finished(hold.task, hold.generation, by)
 

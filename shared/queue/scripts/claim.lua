@@ -22,7 +22,7 @@ redis.call('ZREM', leases, '') -- the first write is a removal, so that a server
 
 -- Tasks of these leases wait again, due since the end of each or now, or end as they are marked; how many wait.
 local function bring_back(leased, is_expired)
-  local names, ends, back, ended, buried, ended_states = {}, {}, {}, {}, {}, {}
+  local names, ends, back, ended, buried = {}, {}, {}, {}, {}
   for i = 1, #leased, 2 do names[#names + 1], ends[#ends + 1] = leased[i], leased[i + 1] end
   local scores, waiting, dues, backs = call('ZMSCORE', queue, names), {}, {}, {}
   for i, text in ipairs(call('HMGET', state, names)) do
@@ -32,10 +32,7 @@ local function bring_back(leased, is_expired)
     is_back = is_back and tonumber(scores[i] or 1) == 0
     if is_back and ENDS[mark] then
       ended[#ended + 1] = names[i]
-      if mark == 'b' then
-        buried[#buried + 1] = names[i]
-        ended_states[#ended_states + 1], ended_states[#ended_states + 2] = names[i], state_of(generation, '', turn, '0')
-      end
+      if mark == 'b' then buried[#buried + 1] = { name = names[i], generation = generation, turn = turn } end
     elseif is_back then
       local at = #waiting + 1
       waiting[at], dues[at] = names[i], is_expired and math.max(1, tonumber(ends[i])) or now
@@ -46,7 +43,7 @@ local function bring_back(leased, is_expired)
   end
   call('ZREM', leases, back)
   drop(ended)
-  bury(buried, ended_states)
+  bury(buried)
   line_up(waiting, dues, backs)
   return #waiting
 end
@@ -58,15 +55,14 @@ end
 
 -- Where the lines' sizes differ from the main set's (another release was at work, or a server lost some), the oldest of
 -- the main set line up; where those do already, the ones behind as many as do, or some from anywhere; `mend` compares all.
-local size, held, in_line = redis.call('ZCARD', queue), redis.call('ZCARD', leases), 0
+local size, live, in_line = redis.call('ZCARD', queue), redis.call('ZCARD', leases), 0
 for _, key in ipairs({ lines, job_lines, once, often }) do in_line = in_line + redis.call('ZCARD', key) end
-if size ~= held + in_line then
+if size ~= live + in_line then
   for _, first in ipairs({ 0, in_line, now % math.max(1, size) }) do
     if catch_up(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'WITHSCORES', 'LIMIT', first, MOST)) > 0 then break end
   end
 end
 
-local live = redis.call('ZCARD', leases)
 local allowed, gate_ms, pass = allowance(limits, live, limit)
 local slots = limits.open_jobs > 0 and math.max(0, limits.open_jobs - redis.call('SCARD', jobs)) or math.huge
 local round = new_round(allowed, slots, 2 * limit + 100)

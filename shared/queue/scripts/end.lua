@@ -8,7 +8,7 @@
 -- Returns   for each task: 1 it has ended or will with its settling, 0 there was nothing to end
 local MARKS = { buried = 'b', forgotten = 'f' }
 local asked, replies = rows(1, { 'name', 'generation', 'becomes' }), {}
-local marks, out, forgotten, buried, states = {}, {}, {}, {}, {}
+local marks, out, forgotten, buried = {}, {}, {}, {}
 for i, text in ipairs(call('HMGET', state, asked.name)) do
   local name, becomes, own, holder, turn, back = asked.name[i], asked.becomes[i], parse(text)
   local ends, score = tonumber(own) <= tonumber(asked.generation[i]), redis.call('ZSCORE', queue, name)
@@ -20,8 +20,7 @@ for i, text in ipairs(call('HMGET', state, asked.name)) do
   elseif ends then
     out[#out + 1] = name
     if becomes == 'buried' then
-      buried[#buried + 1] = name
-      states[#states + 1], states[#states + 2] = name, state_of(own, '', turn, '0')
+      buried[#buried + 1] = { name = name, generation = own, turn = turn }
     else
       forgotten[#forgotten + 1] = i
     end
@@ -32,6 +31,6 @@ redis.call('ZREM', leases, '') -- a removal first, so that a server at maxmemory
 step_out(out)
 for _, i in ipairs(forgotten) do replies[i] = drop({ asked.name[i] }) > 0 and 1 or 0 end
 drop(out)
-bury(buried, states)
+bury(buried)
 call('HSET', state, marks)
 return replies

@@ -55,10 +55,13 @@ local function drop(names)
     + call('HDEL', state, names) + call('HDEL', tasks, names) + call('SREM', jobs, names) + call('HDEL', groups, names)
 end
 
--- Dead letters, as `drop` has left nothing of them; `states` has the state of each.
-local function bury(names, states)
-  local listed = {}
-  for i, name in ipairs(names) do listed[2 * i - 1], listed[2 * i] = now, name end
+-- Make dead letters of tasks, as `drop` has left nothing of them: name, generation and turn of each.
+local function bury(letters)
+  local listed, states = {}, {}
+  for i, letter in ipairs(letters) do
+    listed[2 * i - 1], listed[2 * i] = now, letter.name
+    states[2 * i - 1], states[2 * i] = letter.name, state_of(letter.generation, '', letter.turn, '0')
+  end
   call('ZADD', dead, listed)
   call('HSET', state, states)
 end

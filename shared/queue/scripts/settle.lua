@@ -5,14 +5,14 @@
 --           a dead letter: listed, never due, its record gone (the item tells what happened). `completed` and
 --           `forgotten` leave nothing behind. Any other task is not touched. One that `end` has found in process ends
 --           instead of waiting. The gate learns how the provider is.
--- ARGV      what was heard (see prelude), then for each task:
+-- ARGV      what was heard (see gate), then for each task:
 --           name, token, generation, completed | waiting | buried | forgotten, delay in ms, record ('': as it was),
 --           '1': its job is open, '1': an attempt was made, its item's turn if that is higher, reply
 -- Returns   for each task: 1 done, 0 lost (or ended by `end`)
 local asked = rows(HEARD + 1, {
   'name', 'token', 'generation', 'becomes', 'delay_ms', 'record', 'has_job', 'attempted', 'turn', 'reply',
 })
-local replies, dropped, buried, ended_states = {}, {}, {}, {}
+local replies, dropped, buried = {}, {}, {}
 local waiting, dues, backs, scores, states, records, jobless = {}, {}, {}, {}, {}, {}, {}
 for i, text in ipairs(call('HMGET', state, asked.name)) do
   local name, becomes, generation, holder, turn, back, mark = asked.name[i], asked.becomes[i], parse(text)
@@ -30,10 +30,7 @@ for i, text in ipairs(call('HMGET', state, asked.name)) do
     if asked.has_job[i] ~= '1' then jobless[#jobless + 1] = name end
   elseif is_held then
     dropped[#dropped + 1] = name
-    if becomes == 'buried' then
-      buried[#buried + 1] = name
-      ended_states[#ended_states + 1], ended_states[#ended_states + 2] = name, state_of(generation, '', turn, '0')
-    end
+    if becomes == 'buried' then buried[#buried + 1] = { name = name, generation = generation, turn = turn } end
   else
     asked.reply[i] = '0' -- its probe, if it was one, is another's by now
   end
@@ -43,7 +40,7 @@ local unset, set = heard(asked)
 call('ZREM', leases, waiting) -- removals first, so that a server at maxmemory still drains
 call('SREM', jobs, jobless)
 drop(dropped)
-bury(buried, ended_states)
+bury(buried)
 call('ZADD', queue, scores)
 call('HSET', state, states)
 call('HSET', tasks, records)
