@@ -6,12 +6,17 @@ scripts, the conditional writes and a provider. What an actor does next depends 
 runs once per node: from its start, fed with the answers on the way, up to its next call. A world is a tuple of small
 numbers.
 
-Beside the actors' calls these things happen, each within its budget: an actor crashes, or a worker stalls until after
-its lease; Redis loses everything; Redis is away for a while, its last answer lost or asked for twice; the provider has
-a moment of trouble. Time passes by timers: a lease, a delay, an item's age. Each is one lease long, so it runs out only
-when all who were at work when it began have finished, crashed or stalled; reconcile alone may take longer. Whatever
-happens between calls happens just before the first call that can tell (or, a crash, just after the actor's last one):
-any other order leads to the same states.
+Beside the actors' calls these things happen, each within its budget: an actor crashes, or stalls until after its lease;
+Redis loses everything, or goes back to before its last calls; Redis is away for a while, its last answer lost or asked
+for twice; a write to DynamoDB lands after its caller gave up, or never; a worker's clock says that its lease is over;
+the provider has a moment of trouble. Time passes by timers: a lease, a delay, an item's age. Each is one lease long, so
+it runs out only when all who were at work when it began have finished, crashed or stalled; reconcile alone may take
+longer. Whatever happens between calls happens just before the first call that can tell (or, a crash, just after the
+actor's last one): any other order leads to the same states. That Redis will go back is decided at the first call that
+it loses: the state before that call goes with the world until then.
+
+Clocks stand still, so what waits in an actor ends: a tick makes one attempt, which takes its window; it sleeps once,
+after which what failed is tried once more, and a second sleep ends it; a worker stores a result twice.
 """
 
 from collections import deque

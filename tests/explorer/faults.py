@@ -106,12 +106,11 @@ class Faults(Holding):
                 world = world._replace(provider=self._settled(world.provider, actor, fate))
         return world
 
-    def _left(self, world: World, actor: int, child: int) -> World:
-        """The actor has ended; what it could neither store nor hand over is lost."""
+    def _left(self, world: World, actor: int, child: int) -> int:
+        """The provider's state once the actor has ended: what it could neither store nor hand over is lost."""
         node = self._nodes[child]
-        if node.is_unstored and not node.replay.is_settled:
-            world = world._replace(provider=self._settled(world.provider, actor, "lost"))
-        return world
+        is_lost = node.is_unstored and not node.replay.is_settled
+        return self._settled(world.provider, actor, "lost") if is_lost else world.provider
 
     def _settled(self, number: int, actor: int, answer: Fate, before: Fate = "on the way") -> int:
         """The provider's state, knowing what became of the answer that this actor had."""

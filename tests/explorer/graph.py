@@ -1,5 +1,6 @@
 """Nodes and states of an exploration by number: the same answers lead to the same node, equal states are one."""
 
+import gc
 import logging
 import sys
 from collections.abc import Iterator
@@ -77,8 +78,10 @@ class Graph:
                     if name.startswith("shared.") and hasattr(module, "new_token"):
                         stack.enter_context(patch.object(module, "new_token", self._token))
                 self._tracer = stack.enter_context(traced_by(None))
+                gc.disable()  # nothing of this is garbage, and there is much
                 yield
         finally:
+            gc.enable()
             log.removeHandler(handler)
             log.setLevel(level)
             log.propagate = propagates

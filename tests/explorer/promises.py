@@ -68,7 +68,7 @@ class Promises(Graph):
     def _check_settling(self, world: World, place: int) -> None:
         """What is open in its item stays in the queue."""
         node, item = self._nodes[place], self._item(world.store)
-        if node.call is None or node.method != "settle" or item is None:
+        if node.call is None or item is None:
             return
         for row in node.call[2][0]:
             if row.becomes != "waiting" and item.is_pending(row.hold.generation):

@@ -150,7 +150,11 @@ class Inline(Executor):
 
 @dataclass(slots=True)
 class Node:
-    """What an actor has been answered so far, and what it asks next, or how it ended; `replay` tells what it holds."""
+    """What an actor has been answered so far, and what it asks next, or how it ended; `replay` tells what it holds.
+
+    `answer` is the last one; `is_unstored`: a write was refused or has timed out, or the actor's clock has jumped, so
+    that perhaps Redis alone knows what it was told.
+    """
 
     actor: int
     answers: tuple[Any, ...]
@@ -160,21 +164,15 @@ class Node:
     label: str
     away: int | None = None
     children: dict[str, int] = field(default_factory=dict)
+    method: str = field(init=False)
+    answer: Any = field(init=False)
+    is_unstored: bool = field(init=False)
 
-    @property
-    def method(self) -> str:
-        return self.call[1] if self.call else ""
-
-    @property
-    def answer(self) -> Any:
-        """The last one."""
+    def __post_init__(self) -> None:
+        self.method = self.call[1] if self.call else ""
         last = self.answers[-1] if self.answers else None
-        return last.answer if isinstance(last, Late) else last
-
-    @property
-    def is_unstored(self) -> bool:
-        """Whether a write of it was refused or has timed out, or its clock has jumped: then Redis alone may know."""
-        return any(isinstance(answer, Late | StoreUnavailable | Superseded) for answer in self.answers)
+        self.answer = last.answer if isinstance(last, Late) else last
+        self.is_unstored = any(isinstance(answer, Late | StoreUnavailable | Superseded) for answer in self.answers)
 
 
 class Broken(logging.Handler):

@@ -117,7 +117,8 @@ class Steps(Faults):
             self._steps[key] = self._queue_number(queue), self._child(place, answer)
         number, child = self._steps[key]
         self._check_owners(world, actor, child)
-        self._check_settling(world, place)
+        if self._nodes[place].method == "settle":
+            self._check_settling(world, place)
         if number != world.queue:
             timer, replica = self._entry(number).timer, world.replica
             if timer is None:
@@ -216,21 +217,29 @@ class Steps(Faults):
 
     def _moved(self, world: World, actor: int, child: int) -> World:
         """The actor has its answer, and may have ended with it."""
-        places, item_timer = world.places, world.item_timer
+        queue, store, provider, places, stalled, queue_timer, item_timer, is_down, left, _, replica, late_write = world
         if item_timer is not None and all(places[one] != self._roots[one] for one in self._listing):
             item_timer = None  # nobody asks for its age any more
-        world = world._replace(holders=self._held(world, actor, child), item_timer=item_timer)
-        if self._nodes[child].call is not None:
-            return world._replace(places=replaced(places, actor, child))
-        self._check_result(world, child)
-        return self._without(self._left(world, actor, child)._replace(places=replaced(places, actor, ENDED)), actor)
+        holders, node = self._held(world, actor, child), self._nodes[child]
+        if node.call is not None:
+            places = replaced(places, actor, child)
+        else:
+            self._check_result(world, child)
+            provider, places, others = self._left(world, actor, child), replaced(places, actor, ENDED), ~(1 << actor)
+            stalled &= others
+            queue_timer = queue_timer and queue_timer & others
+            item_timer = item_timer and item_timer & others
+            if replica and replica.timer:
+                replica = replica._replace(timer=replica.timer & others)
+        timers = (queue_timer, item_timer)
+        return World(queue, store, provider, places, stalled, *timers, is_down, left, holders, replica, late_write)
 
     def _without(self, world: World, actor: int) -> World:
         """Nobody waits for this actor any more."""
-        bit, replica = ~(1 << actor), world.replica
-        queue_timer = None if world.queue_timer is None else world.queue_timer & bit
-        item_timer = None if world.item_timer is None else world.item_timer & bit
+        others, replica = ~(1 << actor), world.replica
         if replica and replica.timer:
-            replica = replica._replace(timer=replica.timer & bit)
-        stalled = world.stalled & bit
+            replica = replica._replace(timer=replica.timer & others)
+        queue_timer = world.queue_timer and world.queue_timer & others
+        item_timer = world.item_timer and world.item_timer & others
+        stalled = world.stalled & others
         return world._replace(queue_timer=queue_timer, item_timer=item_timer, stalled=stalled, replica=replica)
