@@ -1,14 +1,14 @@
 """What an attempt found: four values, stored by `worker.py` and settled by `settle.py`."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from shared.codec import Json
 from shared.reasons import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """The provider is still at work: ask again in `delay_seconds`. Not a failure."""
 
     delay_seconds: float
@@ -16,15 +16,13 @@ class Pending:
     progress: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """The provider has delivered `data`, the whole of it."""
 
     data: Json
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Something went wrong that says nothing about the job: try again in `delay_seconds`.
 
     `pause_seconds`: the provider asked for a pause of so long, for all tasks.
@@ -35,8 +33,7 @@ class Retry:
     pause_seconds: float = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The end without data; `error` is what the provider said, `pause_seconds` as in Retry."""
 
     reason: Reason

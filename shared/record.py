@@ -6,11 +6,11 @@ The scripts never look into it. The fields that must survive a loss of Redis (`o
 
 import hashlib
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from shared.codec import OWN_DEPTH, Json, canonical, dumps, is_flat, loads
 from shared.errors import RecordError
@@ -22,8 +22,9 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**12)]  # the scripts write wh
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(
+    Struct, frozen=True, kw_only=True, tag_field="version", tag=VERSION, omit_defaults=True, forbid_unknown_fields=True
+):
     """One generation's progress. Instants are epoch milliseconds.
 
     `outputs` is None until the provider has taken the job, then what is needed to poll it. `submitted_at` is the first
@@ -66,20 +67,19 @@ class Record:
 
     def to_text(self) -> str:
         """The record as Redis keeps it: without what has its default value."""
-        known = {name: value for name, default in _DEFAULTS if (value := getattr(self, name)) != default}
-        return dumps({"version": VERSION} | known)
+        return dumps(msgspec.to_builtins(self))
 
     @classmethod
-    def from_text(cls, text: bytes | str | None) -> Self:
+    def from_text(cls, text: bytes | str | None) -> "Record":
         """The record that `to_text` wrote. Raises RecordError for anything else."""
         text = text.decode(errors="replace") if isinstance(text, bytes) else text
         with suppress(ValueError, RecursionError):  # as all of msgspec's errors are
             if text and is_flat(text):
-                return msgspec.convert(_DECODER.decode(text), cls, from_attributes=True)
+                return _DECODER.decode(text)
         return cls._from_rare(text)
 
     @classmethod
-    def _from_rare(cls, text: str | None) -> Self:
+    def _from_rare(cls, text: str | None) -> "Record":
         """The record in a text that is deep or holds a lone surrogate, which msgspec does not read, or the error."""
         try:
             fields_ = loads(text or "", max_depth=OWN_DEPTH)
@@ -88,7 +88,7 @@ class Record:
             raise RecordError("the record is missing or is not one of ours") from error
         if isinstance(version, int) and version > VERSION:
             raise RecordError(f"the record has version {version}, this code knows {VERSION}", newer=True)
-        if unknown := fields_.keys() - set(cls.__slots__):
+        if unknown := fields_.keys() - set(cls.__struct_fields__):
             raise RecordError(f"the record has other fields than its version says: {min(unknown)}")
         try:
             return msgspec.convert(fields_, cls)
@@ -96,17 +96,4 @@ class Record:
             raise RecordError(f"the record's fields are of other types than its version says: {error}") from error
 
 
-_DEFAULTS = [(one.name, one.default) for one in fields(Record)]  # MISSING, which no value equals, where there is none
-_Text = msgspec.defstruct(
-    "_Text",
-    [
-        ("version", Literal[VERSION]),
-        *(
-            (name, Record.__annotations__[name], msgspec.NODEFAULT if default is MISSING else default)
-            for name, default in _DEFAULTS
-        ),
-    ],
-    kw_only=True,
-    forbid_unknown_fields=True,
-)
-_DECODER = msgspec.json.Decoder(_Text)  # exact: integers of any length, floats, the last of two equal keys
+_DECODER = msgspec.json.Decoder(Record)  # exact: integers of any length, floats, the last of two equal keys

@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from shared.bounds import BOUNDS
 from shared.errors import BadRequest
@@ -12,8 +13,7 @@ MAX_NAME_BYTES = BOUNDS["name"].most
 PROVIDER_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Task:
+class Task(Struct, frozen=True, order=True):
     """`provider` + `name`: our unit of work. Two requests with the same pair mean the same task."""
 
     provider: str

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from shared.codec import MAX_DEPTH, OWN_DEPTH, Json, loads
 from shared.errors import RecordError
@@ -45,7 +46,7 @@ def test_data_as_deep_as_is_taken_from_outside_comes_back_too() -> None:
     deep: Any = "x"
     for _ in range(MAX_DEPTH):
         deep = [deep]
-    record = dataclasses.replace(RECORD, partial=deep, outputs={"all": deep})
+    record = structs.replace(RECORD, partial=deep, outputs={"all": deep})
     assert Record.from_text(record.to_text()) == record
 
 
@@ -65,13 +66,13 @@ ANY = st.recursive(
 def test_whatever_json_can_say_comes_back_as_the_same_value_and_kind(
     input_: Json, outputs: dict[str, Json], partial: Json
 ) -> None:
-    record = dataclasses.replace(RECORD, input=input_, outputs=outputs, partial=partial)
+    record = structs.replace(RECORD, input=input_, outputs=outputs, partial=partial)
     assert repr(Record.from_text(record.to_text())) == repr(record)  # which tells 1 from 1.0 and True
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**64, 10**400, -0.0, 5e-324, math.pi, 1e22, 1.0, 0.1 + 0.2])
 def test_a_number_beyond_64_bits_or_a_float_keeps_its_value_and_kind(number: float) -> None:
-    back = Record.from_text(dataclasses.replace(RECORD, partial=[number]).to_text()).partial
+    back = Record.from_text(structs.replace(RECORD, partial=[number]).to_text()).partial
     assert (repr(back), type(back[0])) == (repr([number]), type(number))
 
 
@@ -81,14 +82,14 @@ def test_a_number_beyond_64_bits_or_a_float_keeps_its_value_and_kind(number: flo
 )
 def test_an_instant_that_no_calendar_has_is_none_of_ours(field: str, number: Any) -> None:
     with pytest.raises(RecordError):
-        Record.from_text(dataclasses.replace(RECORD, **{field: number}).to_text())
+        Record.from_text(structs.replace(RECORD, **{field: number}).to_text())
 
 
 @pytest.mark.parametrize("number", [-1, 10**14, 10**400])
 @pytest.mark.parametrize("field", ["resubmits", "news", "polls", "errors", "attempts"])
 def test_a_count_that_nobody_counts_to_is_none_of_ours(field: str, number: Any) -> None:
     with pytest.raises(RecordError):
-        Record.from_text(dataclasses.replace(RECORD, **{field: number}).to_text())
+        Record.from_text(structs.replace(RECORD, **{field: number}).to_text())
 
 
 # --- what has its default is left out
@@ -102,7 +103,7 @@ def test_a_record_that_has_learned_nothing_takes_little_room() -> None:
 
 @pytest.mark.parametrize("change", [{"partial": []}, {"outputs": {}}, {"progress": 0}, {"progress": False}], ids=str)
 def test_what_is_empty_but_not_the_default_is_not_left_out(change: dict[str, Any]) -> None:
-    record = dataclasses.replace(RECORD, **change)
+    record = structs.replace(RECORD, **change)
     assert repr(Record.from_text(record.to_text())) == repr(record)
 
 
@@ -164,7 +165,7 @@ def test_a_text_nested_too_deep_is_junk_and_ends_no_worker(depth: int, open_: st
 
 
 def test_a_depth_that_is_ours_but_of_many_values_comes_back() -> None:
-    record = dataclasses.replace(RECORD, partial=[[]] * (OWN_DEPTH + 1))
+    record = structs.replace(RECORD, partial=[[]] * (OWN_DEPTH + 1))
     assert Record.from_text(record.to_text()) == record
 
 
@@ -219,7 +220,7 @@ def test_a_later_version_is_said_to_be_one() -> None:
     ids=str,
 )
 def test_the_digest_changes_with_what_the_item_must_hold(change: dict[str, Any]) -> None:
-    assert dataclasses.replace(RECORD, **change).digest != RECORD.digest
+    assert structs.replace(RECORD, **change).digest != RECORD.digest
 
 
 @pytest.mark.parametrize(
@@ -228,11 +229,11 @@ def test_the_digest_changes_with_what_the_item_must_hold(change: dict[str, Any])
     ids=str,
 )
 def test_the_digest_does_not_change_with_what_redis_alone_keeps(change: dict[str, Any]) -> None:
-    assert dataclasses.replace(RECORD, **change).digest == RECORD.digest
+    assert structs.replace(RECORD, **change).digest == RECORD.digest
 
 
 def test_a_confirmed_record_knows_that_the_item_has_it_and_since_when() -> None:
     assert RECORD.saved != RECORD.digest
     confirmed = RECORD.confirmed(42)
     assert (confirmed.saved, confirmed.confirmed_at) == (RECORD.digest, 42)
-    assert dataclasses.replace(confirmed, saved=RECORD.saved, confirmed_at=RECORD.confirmed_at) == RECORD
+    assert structs.replace(confirmed, saved=RECORD.saved, confirmed_at=RECORD.confirmed_at) == RECORD

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
+
+from msgspec import structs
 
 from shared.api.preference import header
 from shared.bounds import BOUNDS, cut
@@ -67,7 +69,7 @@ class Answer:
             "ETag": self.etag,
             "Preference-Applied": self.preference_applied,
             "Retry-After": self.retry_after_seconds,
-            "Location": self.location and f"{_base(event)}/tasks?{urlencode(asdict(self.location))}",
+            "Location": self.location and f"{_base(event)}/tasks?{urlencode(structs.asdict(self.location))}",
         }
         return {name: str(value) for name, value in headers.items() if value is not None}
 

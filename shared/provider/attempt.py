@@ -1,11 +1,11 @@
 """One attempt: the operations that ask a provider about one task, and what their replies mean."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from shared.codec import Json
 from shared.errors import TransportError
@@ -63,7 +63,7 @@ class Attempt:
                 break
             steps, response = others, reply.envelope  # no more is recorded: an error in a later one repeats them all
         if stage == "submit" and leads_on:
-            self.record = dataclasses.replace(self.record, outputs=self.context["outputs"], job_at=self.now)
+            self.record = replace(self.record, outputs=self.context["outputs"], job_at=self.now)
         if stage == "result" and leads_on:
             return self.result(operation, self.context | {"response": response}, reply)
         return self.concluded(verdict, acceptor, reply, stage)
@@ -137,7 +137,7 @@ class Attempt:
         word = rules.status.of(reply.envelope)
         if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
             unknown = f"no acceptor matches {text_of(word)[:WORD_CHARACTERS]}"
-            return Finding(finding.outcome, dataclasses.replace(finding.record, reason=unknown))
+            return Finding(finding.outcome, replace(finding.record, reason=unknown))
         return finding
 
     def learn(self, reply: Decoded) -> None:
@@ -145,7 +145,7 @@ class Attempt:
         partial = self.rules.partial.of(reply.envelope)
         partial = self.record.partial if partial is None else partial
         progress = self.rules.progress.of(reply.envelope)
-        self.record = dataclasses.replace(self.record, partial=partial, progress=progress, unauthorized_at=None)
+        self.record = replace(self.record, partial=partial, progress=progress, unauthorized_at=None)
 
     def result(self, operation: Operation, context: dict[str, Json], reply: Decoded) -> Finding:
         """The data in the reply to the last operation, or those of its pages, joined."""
@@ -168,7 +168,7 @@ class Attempt:
         if acceptor is None:
             if status == 401 and self.exchange.credentials.renewable and self.record.unauthorized_at is None:
                 # the first in a row: a retry at once, with a token younger than this 401
-                record = dataclasses.replace(self.record, unauthorized_at=self.now)
+                record = replace(self.record, unauthorized_at=self.now)
                 return self.delays.retry(record, self.now, Reason.UNAUTHORIZED, 0)
             if status == 404 and stage == "poll" and self.in_grace():
                 return self.retry(Reason.NOT_FOUND_GRACE, reply)
@@ -177,18 +177,18 @@ class Attempt:
                 return self.retry(Reason.EXPIRED_LINK, reply)
         message = acceptor.message.of(reply.envelope) if acceptor else None
         error = message if message is not None else rules.error.of(reply.envelope)
-        return Finding(Failed(Reason.UPSTREAM, error), dataclasses.replace(self.record, reason=f"HTTP {status}"))
+        return Finding(Failed(Reason.UPSTREAM, error), replace(self.record, reason=f"HTTP {status}"))
 
     def resubmit(self, reply: Decoded) -> Finding:
         """A retry that begins with a new job; its delays and its 404s begin anew, not the deadline."""
         if self.record.resubmits >= self.rules.polling.max_resubmits:
             return Finding(Failed(Reason.TOO_MANY_RESUBMITS, self.rules.error.of(reply.envelope)), self.record)
         resubmits = self.record.resubmits + 1
-        self.record = dataclasses.replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
+        self.record = replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
         return self.retry(Reason.RESUBMIT, reply)
 
     def retry(self, reason: Reason, reply: Decoded) -> Finding:
-        record = dataclasses.replace(self.record, unauthorized_at=None)
+        record = replace(self.record, unauthorized_at=None)
         said, hint = self.rules.error.of(reply.envelope), self.rules.polling.hinted(reply.envelope, self.now)
         pause = hint if hint is not None and reply.status in (429, 503) else 0
         return self.delays.retry(record, self.now, reason, hint, said, pause)
@@ -197,7 +197,7 @@ class Attempt:
         """Keep the outputs so far; before there is a job none is recorded."""
         self.context["outputs"] = reply.envelope["outputs"]
         if self.record.outputs is not None:
-            self.record = dataclasses.replace(self.record, outputs=reply.envelope["outputs"])
+            self.record = replace(self.record, outputs=reply.envelope["outputs"])
 
     def lacks_output(self, operation: Operation) -> bool:
         """Whether a placeholder of the operation refers to an output that has no value."""

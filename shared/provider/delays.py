@@ -1,9 +1,11 @@
 """How long to wait after a reply, and when it was enough."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.codec import Json
 from shared.limits import Health
@@ -17,8 +19,7 @@ TIMEOUT = Failed(Reason.TIMEOUT)
 LEAST_PAUSE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What an attempt found, and the record that goes with it."""
 
     outcome: Outcome
@@ -34,7 +35,7 @@ class Delays:
 
     def pending(self, record: Record, now: int, hint: float | None = None) -> Finding:
         """After a pending reply at `now` (epoch ms), whose own `hint` in seconds comes before the backoff."""
-        record = dataclasses.replace(record, polls=record.polls + 1, errors=0, reason=None)
+        record = replace(record, polls=record.polls + 1, errors=0, reason=None)
         polling, left = self.rules.polling, self._left(record, now)
         if hint is None:
             delay = polling.after_pending(record.polls, self.random, left)
@@ -49,7 +50,7 @@ class Delays:
 
         `said` is the provider's own word on it, kept with the end; `pause`, in seconds, what it asked of everybody.
         """
-        record = dataclasses.replace(record, errors=record.errors + 1, reason=reason)
+        record = replace(record, errors=record.errors + 1, reason=reason)
         if record.errors > self.rules.polling.max_errors:
             return Finding(Failed(Reason.TOO_MANY_ERRORS, reason if said is None else said, pause), record)
         polling, left = self.rules.polling, self._left(record, now)

@@ -1,11 +1,12 @@
 """A provider: one provider file at work. One finding leaves an attempt; nothing is raised."""
 
-import dataclasses
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from shared.bounds import BOUNDS, fits
 from shared.codec import Json
@@ -56,7 +57,7 @@ class Provider:
     def attempt(self, task: Task, record: Record, *, now: int, seconds: float) -> Finding:
         """One attempt within `seconds`, at `now` (epoch ms): the submit if there is no job yet, else a poll."""
         begun = now if record.submitted_at is None else record.submitted_at
-        record = dataclasses.replace(record, attempts=record.attempts + 1, asked_at=now, submitted_at=begun)
+        record = replace(record, attempts=record.attempts + 1, asked_at=now, submitted_at=begun)
         exchange = self._exchange.begin(seconds, record.unauthorized_at)
         context = self._context(task, record)
         if self._callback_url and (record.outputs is None or not self.rules.poll):
@@ -101,16 +102,16 @@ def _bounded(task: Task, before: Record, finding: Finding) -> Finding:
     outcome, record = finding.outcome, finding.record
     if large := [name for name in ("partial", "progress") if not fits(getattr(record, name), name)]:
         left: dict[str, Any] = dict.fromkeys(large)
-        record = dataclasses.replace(record, **left)
+        record = replace(record, **left)
         if isinstance(outcome, Pending):
             outcome = Pending(outcome.delay_seconds, record.partial, record.progress)
             said = f"left out as too large: {', '.join(large)}"
-            record = dataclasses.replace(record, reason=f"{record.reason}; {said}" if record.reason else said)
+            record = replace(record, reason=f"{record.reason}; {said}" if record.reason else said)
         if record.reason != before.reason:
             about = {"provider": task.provider, "task": task.name, "generation": record.generation}
             log.warning("left out", extra=about | {"fields": large})
     if not fits(record.outputs, "outputs"):
-        record = dataclasses.replace(record, outputs=before.outputs)
+        record = replace(record, outputs=before.outputs)
         if isinstance(outcome, Pending | Retry):
             outcome = Failed(Reason.TOO_LARGE, f"outputs take more than {BOUNDS['outputs'].most} bytes")
     return Finding(outcome, record)

@@ -1,7 +1,8 @@
 """What the queue's verbs take and give."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from shared.task import Task
 
@@ -14,8 +15,7 @@ Added: TypeAlias = Literal["created", "waiting", "exists", "stale"]
 generation there already, or found a higher one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """The right to settle one generation of a task; void once the lease has expired.
 
     `turn` counts the claims of this generation: who holds a later one comes after whoever held an earlier one.
@@ -73,8 +73,7 @@ class End(NamedTuple):
     becomes: Literal["buried", "forgotten", "dropped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Struct, frozen=True):
     """A task handed out by `claim`. `record` is what was added, or None if Redis has lost it.
 
     `came_back`: how often its lease has expired since the last attempt.
@@ -85,8 +84,7 @@ class Claimed:
     record: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What one claim call gave. `wait_seconds` is until the next task may begin, None if there is none.
 
     `once`, `often`: whether tasks are due that came back once, or more often; `expired`: how many leases had.
@@ -99,8 +97,7 @@ class Claim:
     expired: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where Redis has a task; `generation` 0 and all else None when it has not. Spans in seconds; below 0 is past.
 
     `wait_seconds`: the soonest that an attempt of a waiting task may begin, never below 0; `held_up`: what puts that

@@ -5,8 +5,9 @@ claims: so who has a task that came back takes it over in the item, before anybo
 holder's save or failure is taken, though its worker is still at it.
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 from shared.errors import StoreUnavailable
 from shared.store.item import Item
@@ -25,8 +26,7 @@ LEAP = 2**20
 Before: TypeAlias = Literal["none", "death", "unknown"]  # whether the turn before ended its worker
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """Who writes: the `turn` of the claim by which it holds the task, and the first 8 hex digits of its token.
 
     Where Redis went back to an older state, two may have one turn.

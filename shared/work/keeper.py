@@ -6,8 +6,10 @@ there. A generation that is no longer pending ends in Redis as its item says; a 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, assert_never
+
+from msgspec.structs import replace
 
 from shared.bounds import RESULT_BYTES
 from shared.codec import dumps

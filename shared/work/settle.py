@@ -3,7 +3,8 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.logs import facts, log
 from shared.outcome import Outcome, Retry
@@ -14,8 +15,7 @@ from shared.record import Record
 from shared.store import Item
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(Struct, frozen=True):
     """What becomes of a held task in the queue, and what it counts as in the tally.
 
     `outcome` and `record` are what the attempt found, if there was one; `attempted`: there was; `item` is how the task

@@ -1,7 +1,8 @@
 """A turn: one holder's time with a task. It is counted from before the task was asked for."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from shared.queue import Hold
 from shared.store import Holder
@@ -19,8 +20,7 @@ def holder_of(hold: Hold) -> Holder | None:
     return Holder(hold.turn, hold.holder) if hold.token else None
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """`since` when the task is held, and when its attempt `ends` (monotonic); `inline`: in the user's request."""
 
     hold: Hold

@@ -5,8 +5,10 @@ over in its item before anybody is asked: what an earlier holder still writes is
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from shared.codec import OWN_DEPTH, loads
 from shared.errors import ItemUnreadable, RecordError, StoreTooLarge, StoreUnavailable, StoreUnreachable

@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from msgspec import structs
 
 from handlers.callback import handler
 from shared import wiring
@@ -80,7 +81,7 @@ class Hook(Backend):
         """The job `j` is lost, and another has been submitted."""
         lost = submitted(generation=self.generation, submitted_at=self.clock(), outputs=None, resubmits=1)
         self.store.save(TASK, lost, self.clock(), resubmit=True)
-        self.store.save(TASK, dataclasses.replace(lost, outputs={"id": "k"}), self.clock())
+        self.store.save(TASK, structs.replace(lost, outputs={"id": "k"}), self.clock())
         return self.item()
 
     def receiver(self) -> Receiver:
@@ -272,7 +273,7 @@ def test_a_job_that_is_lost_while_a_callback_says_so_does_not_end_the_one_that_f
 def test_a_callback_overwrites_nothing_of_which_it_tells_nothing(hook: Hook) -> None:
     """C1: a worker saves a new link between the callback's read and its write."""
     item = hook.wait()
-    newer = dataclasses.replace(record_of(item), outputs={"id": "newer"})
+    newer = structs.replace(record_of(item), outputs={"id": "newer"})
     hook.meanwhile(hook.store, "learn", before=lambda: hook.store.save(TASK, newer, hook.clock()))
     hook.provider = provider_at("http://127.0.0.1:1", JOB | {"partial": "body.data", "callback": SIGNED})
     hook.call({"status": "async processing in progress", "data": {"told": 1}})

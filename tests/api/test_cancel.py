@@ -1,11 +1,11 @@
 """cancel ends a task in the item first, then in Redis, and tells the provider if it can."""
 
-import dataclasses
 import logging
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shared.api import cancel
 from shared.api.answer import Answer
@@ -34,7 +34,7 @@ class Office(Backend):
     def begun(self, task: Task = TASK, *, outputs: dict[str, Any] | None = None) -> Item:
         """Begins a task and puts it into the queue; with outputs, it has a job."""
         item = self.begin(task)
-        record = dataclasses.replace(record_of(item), outputs=outputs, partial={"a": 1})
+        record = structs.replace(record_of(item), outputs=outputs, partial={"a": 1})
         self.store.save(task, record, self.clock())
         self.queue.add([Add(task, item.generation, record.to_text(), 60)], token="mine")
         return item
@@ -150,7 +150,7 @@ def test_a_task_of_a_provider_whose_file_is_gone_can_be_cancelled(office: Office
 
 def test_a_job_that_a_worker_has_just_stored_is_cancelled_too(office: Office) -> None:
     item = office.begun()
-    stored = dataclasses.replace(record_of(item), outputs={"id": "j-2"})
+    stored = structs.replace(record_of(item), outputs={"id": "j-2"})
     office.meanwhile(office.store, "cancel", before=lambda: office.store.save(TASK, stored, office.clock()))
     office.cancel()
     assert office.simulator.calls() == ["DELETE /jobs/j-2"]

@@ -1,10 +1,10 @@
 """A task whose stored item is damaged: the answer says what is wrong; its owner cancels it or begins it anew (C4)."""
 
-import dataclasses
 import logging
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shared.api import cancel, revive, view
 from shared.api.answer import Answer, problem
@@ -34,7 +34,7 @@ def front(backend: Backend, simulator: Simulator) -> Front:
 def damaged(front: Front, damage: str, *, dead: bool = False) -> Item:
     """A task that waits with a job, or is a dead letter, its item damaged since."""
     item = front.begin(TASK, {"customer": 42})
-    front.store.save(TASK, dataclasses.replace(record_of(item), outputs={"id": "j-1"}), front.clock())
+    front.store.save(TASK, structs.replace(record_of(item), outputs={"id": "j-1"}), front.clock())
     front.seed("a", provider="job", generation=item.generation, due_seconds=60, dead=dead)
     front.clock.advance(60)
     damage_item(front.dynamodb_client, TASK, damage)

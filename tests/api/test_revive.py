@@ -1,10 +1,10 @@
 """revive begins a failed task again: stored input, new deadline, and the old job where it may still be good."""
 
-import dataclasses
 import logging
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shared.api import revive
 from shared.api.answer import Answer
@@ -33,7 +33,7 @@ class Surgery(Backend):
         """A task that has failed for a reason, as a dead letter, its job known."""
         item = self.begin(TASK, {"customer": 42})
         known: dict[str, Any] = {"outputs": {"id": "j-1"}, "submitted_at": self.clock(), "partial": {"old": 1}}
-        self.store.save(TASK, dataclasses.replace(record_of(item), resubmits=1, **known), self.clock())
+        self.store.save(TASK, structs.replace(record_of(item), resubmits=1, **known), self.clock())
         self.store.fail(TASK, item.generation, {"reason": reason, "error": None, "refused": refused}, self.clock())
         if not refused:
             self.seed("a", provider="job", generation=item.generation, dead=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shared.api import view
 from shared.api.answer import Answer
@@ -130,7 +131,7 @@ def test_an_unknown_task_is_not_found(window: Window) -> None:
 
 def test_a_waiting_task_says_when_it_is_looked_at_next_and_how_it_went_so_far(window: Window) -> None:
     item = window.begin(TASK)
-    record = dataclasses.replace(record_of(item), attempts=4, errors=2, progress=0.5, reason="http")
+    record = structs.replace(record_of(item), attempts=4, errors=2, progress=0.5, reason="http")
     window.queue.add([Add(TASK, item.generation, record.to_text(), 60)], token="mine")
     answer = window.status()
     assert answer.status == 200

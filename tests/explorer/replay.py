@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from shared.api import cancel, revive
 from shared.api.callback import Receiver

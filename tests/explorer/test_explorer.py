@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, get_args
 
 import pytest
+from msgspec import structs
 
 from shared.provider import Provider
 from shared.record import Record
@@ -147,7 +148,7 @@ def test_it_fails_where_reconcile_does_not_wait_for_a_lease(monkeypatch: pytest.
 def test_it_fails_where_a_failed_task_is_forgotten_instead_of_buried(monkeypatch: pytest.MonkeyPatch) -> None:
     row = settle._row
     monkeypatch.setattr(
-        settle, "_row", lambda one: row(replace(one, becomes="forgotten") if one.becomes == "buried" else one)
+        settle, "_row", lambda one: row(structs.replace(one, becomes="forgotten") if one.becomes == "buried" else one)
     )
     assert "instead of {'t': ('dead'" in violation(scenario("EP", "nothing", "failed"))
 
@@ -229,7 +230,7 @@ def unordered(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     write = getattr(MemoryStore, verb)
 
     def taken(self: MemoryStore, task: Task, *arguments: Any, by: Holder | None = None, **options: Any) -> Any:
-        return write(self, task, *arguments, by=by and replace(by, turn=sys.maxsize), **options)
+        return write(self, task, *arguments, by=by and structs.replace(by, turn=sys.maxsize), **options)
 
     monkeypatch.setattr(MemoryStore, verb, taken)
 
@@ -267,7 +268,7 @@ def test_it_fails_where_reconcile_raises_no_turn(monkeypatch: pytest.MonkeyPatch
 
 def test_it_fails_where_the_marks_go_without_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     row = settle._row
-    monkeypatch.setattr(settle, "_row", lambda one: row(replace(one, attempted=True)))
+    monkeypatch.setattr(settle, "_row", lambda one: row(structs.replace(one, attempted=True)))
     assert "came back" in violation(scenario("EPPP", timeouts=1, outages=0, flushes=0))
 
 
@@ -277,7 +278,7 @@ def test_it_fails_where_a_refused_write_ends_the_task(monkeypatch: pytest.Monkey
     def ending(self: Keeper, turn: Turn, *arguments: Any, **options: Any) -> Settlement:
         settlement = keep(self, turn, *arguments, **options)
         is_refused = settlement.item and settlement.item.is_pending(turn.hold.generation)
-        return replace(settlement, becomes="buried") if is_refused else settlement
+        return structs.replace(settlement, becomes="buried") if is_refused else settlement
 
     monkeypatch.setattr(Keeper, "keep", ending)
     assert "settles as buried what is open" in violation(scenario("PP", "waiting", failovers=1))

@@ -1,11 +1,11 @@
 """One attempt: which operations it sends, and what their answers mean for the task."""
 
-import dataclasses
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider import Finding
@@ -349,7 +349,7 @@ def test_a_404_is_a_retry_while_the_job_is_young_and_the_end_later() -> None:
         asked = provider(rules(site.url, **file))
         first = ask(asked, now=later(600))  # the first submit may have been long ago
         assert first.record.job_at == later(600)
-        old = dataclasses.replace(first.record, submitted_at=START_MS)
+        old = structs.replace(first.record, submitted_at=START_MS)
         for seconds, kind in ((600, "retry"), (630, "retry"), (631, "failed")):
             assert outcome(ask(asked, old, now=later(seconds)))["is"] == kind
 

@@ -1,6 +1,5 @@
 """A provider at work: one outcome for every attempt, one key for every job, and nothing that crosses tasks."""
 
-import dataclasses
 import json
 import threading
 import uuid
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shared import wiring
 from shared.outcome import Completed, Failed
@@ -57,9 +57,9 @@ WHOLE = Record(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Record)])
+@pytest.mark.parametrize("name", [field.name for field in structs.fields(Record)])
 def test_every_field_of_the_state_survives_redis(name: str) -> None:
-    default = next(field.default for field in dataclasses.fields(Record) if field.name == name)
+    default = next(field.default for field in structs.fields(Record) if field.name == name)
     assert getattr(WHOLE, name) != default, "the example must say something"
     assert getattr(Record.from_text(WHOLE.to_text()), name) == getattr(WHOLE, name)
 

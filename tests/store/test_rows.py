@@ -125,7 +125,7 @@ def begun(store: Store, clock: Clock) -> int:
 
 
 def vars_of(record: Record) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__slots__}
+    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 @every_damage

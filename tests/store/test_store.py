@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 from botocore.stub import ANY, Stubber
+from msgspec import structs
 
 from shared import wiring
 from shared.bounds import BOUNDS, cut
@@ -282,7 +283,7 @@ def test_cancelling_ends_the_generation(store: Store, clock: Clock) -> None:
 
 
 def writes(store: Store, item: Item, generation: int, now: int) -> list[Callable[[], Item | Superseded | None]]:
-    late = dataclasses.replace(record(item, outputs={"late": 1}), generation=generation)
+    late = structs.replace(record(item, outputs={"late": 1}), generation=generation)
     return [
         lambda: store.save(TASK, late, now),
         lambda: store.complete(TASK, generation, {"late": 1}, now),
@@ -545,7 +546,7 @@ def test_what_came_by_itself_is_kept_beside_the_attempt(store: Store, clock: Clo
     asked = record(item, resubmits=resubmits, submitted_at=5)
     if resubmits:
         store.save(TASK, asked, clock())
-    known = dataclasses.replace(asked, outputs={"id": "j"}, partial={"a": 1}, submitted_at=9)
+    known = structs.replace(asked, outputs={"id": "j"}, partial={"a": 1}, submitted_at=9)
     assert store.learn(TASK, known, clock()) is None
     after = get(store, clock)
     assert (after.outputs, after.partial, after.resubmits) == ({"id": "j"}, {"a": 1}, resubmits)
@@ -556,7 +557,7 @@ def test_what_came_by_itself_and_says_nothing_removes_nothing(store: Store, cloc
     item = begin(store, clock)
     asked = record(item, outputs={"id": "j"}, partial=1)
     store.save(TASK, asked, clock())
-    store.learn(TASK, dataclasses.replace(asked, outputs=None, partial=None), clock())
+    store.learn(TASK, structs.replace(asked, outputs=None, partial=None), clock())
     assert (get(store, clock).outputs, get(store, clock).partial) == ({"id": "j"}, 1)
 
 
@@ -566,7 +567,7 @@ def test_what_came_of_a_job_that_is_lost_by_now_changes_nothing(store: Store, cl
     store.save(TASK, asked, clock(), resubmit=True)
     before = get(store, clock)
     for resubmits in (0, 2):
-        late = dataclasses.replace(asked, resubmits=resubmits, outputs={"id": "old"}, partial=1)
+        late = structs.replace(asked, resubmits=resubmits, outputs={"id": "old"}, partial=1)
         assert store.learn(TASK, late, clock()) == Superseded(before)
     assert get(store, clock) == before
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from shared.codec import Json
 from shared.errors import StoreUnavailable
@@ -61,7 +62,7 @@ class Line:
         return taken
 
     def save(self, by: Holder | None, told: Json = None, **options: Any) -> Superseded | None:
-        told = self.record if told is None else dataclasses.replace(self.record, **told)
+        told = self.record if told is None else structs.replace(self.record, **told)
         return self.store.save(TASK, told, self.clock(), by=by, **options)
 
     def fail(self, by: Holder | None, **options: Any) -> Ended:
@@ -152,7 +153,7 @@ def test_who_holds_nothing_needs_no_turn_and_leaves_it(line: Line) -> None:
     """A callback, a cancellation, a workflow that waits."""
     line.take_over(holder(5), 1)
     before = line.item
-    line.store.learn(TASK, dataclasses.replace(line.record, partial={"p": 1}), line.clock())
+    line.store.learn(TASK, structs.replace(line.record, partial={"p": 1}), line.clock())
     line.store.notify(TASK, line.generation, "k:0")
     item = line.item
     assert item.partial == {"p": 1}
@@ -166,7 +167,7 @@ def test_the_next_generation_knows_nothing_of_turns(line: Line) -> None:
     line.take_over(holder(5))
     line.save(holder(5))
     line.take_over(holder(7))
-    line.store.learn(TASK, dataclasses.replace(line.record, partial=1), line.clock())
+    line.store.learn(TASK, structs.replace(line.record, partial=1), line.clock())
     line.fail(holder(7))
     begun = line.store.begin(TASK, line.item, {}, line.clock())
     assert begun == line.item
@@ -391,20 +392,20 @@ def test_a_failure_before_any_attempt_was_saved_is_of_the_first_job(line: Line) 
 def test_what_a_callback_told_survives_the_save_of_a_worker_that_does_not_know_it(line: Line, news: Any) -> None:
     """And the worker is told of it: from then on it may save."""
     known = line.record
-    line.store.learn(TASK, dataclasses.replace(known, **news), line.clock())
+    line.store.learn(TASK, structs.replace(known, **news), line.clock())
     there = line.item
-    old = dataclasses.replace(known, outputs={"id": "polled"}, partial={"polled": 1})
-    lost = dataclasses.replace(known, outputs=None, resubmits=1)
+    old = structs.replace(known, outputs={"id": "polled"}, partial={"polled": 1})
+    lost = structs.replace(known, outputs=None, resubmits=1)
     assert line.store.save(TASK, old, line.clock(), by=holder(5)) == Superseded(there)
     assert line.store.save(TASK, lost, line.clock(), by=holder(5), resubmit=True) == Superseded(there)
     assert line.item == there
-    assert line.store.save(TASK, dataclasses.replace(old, news=there.news), line.clock(), by=holder(5)) is None
+    assert line.store.save(TASK, structs.replace(old, news=there.news), line.clock(), by=holder(5)) is None
     assert (line.item.outputs, line.item.news) == ({"id": "polled"}, 1)
 
 
 def test_each_news_counts(line: Line) -> None:
     for count in range(1, 4):
-        line.store.learn(TASK, dataclasses.replace(line.record, partial=count), line.clock())
+        line.store.learn(TASK, structs.replace(line.record, partial=count), line.clock())
         assert line.item.news == line.record.news == count
 
 
@@ -427,7 +428,7 @@ def done(line: Line, name: str, by: Any, number: Any) -> Any:
         case "take over":
             return store.take_over(TASK, line.generation, by, number)
         case "save" | "resubmit" | "learn":
-            told = dataclasses.replace(record, partial=number, resubmits=number, news=number)
+            told = structs.replace(record, partial=number, resubmits=number, news=number)
             if name == "learn":
                 return store.learn(TASK, told, now)
             return store.save(TASK, told, now, by=by, resubmit=name == "resubmit")

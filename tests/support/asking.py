@@ -1,12 +1,12 @@
 """A provider made from a file in a few lines, and asked about one task."""
 
-import dataclasses
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shared.codec import Json
 from shared.errors import SecretUnavailable, TransportError
@@ -101,5 +101,5 @@ def ask(asked: Provider, known: Record | None = None, *, now: int = START_MS, se
 def outcome(finding: Finding) -> dict[str, Any]:
     """An outcome as a dictionary, its kind under `is`."""
     found: Outcome = finding.outcome
-    fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    fields = structs.asdict(found)
     return {"is": type(found).__name__.lower(), **fields}

@@ -1,10 +1,10 @@
 """Who holds a task comes after all who held it before: two workers meet at one task, one of them late."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shared.bounds import RESULT_BYTES
 from shared.codec import dumps

@@ -1,12 +1,12 @@
 """Reconcile brings back what Redis has lost, late enough to be in nobody's way, and drops what ended elsewhere."""
 
-import dataclasses
 import logging
 from collections.abc import Callable
 from random import Random
 from typing import Any, Literal
 
 import pytest
+from msgspec import structs
 
 from shared.errors import StoreUnavailable
 from shared.queue import Add, Place
@@ -74,7 +74,7 @@ def repairs(backend: Backend) -> Repairs:
 @pytest.mark.promise("ends", "when Redis has lost everything, the tasks come back with their jobs")
 def test_after_redis_lost_everything_each_open_task_comes_back_as_its_item_knows_it(repairs: Repairs) -> None:
     item = repairs.begun("a")
-    learned = dataclasses.replace(record_of(item), outputs={"id": "j"}, partial={"x": 1}, submitted_at=5, resubmits=1)
+    learned = structs.replace(record_of(item), outputs={"id": "j"}, partial={"x": 1}, submitted_at=5, resubmits=1)
     repairs.store.save(item.task, learned, repairs.clock())
     repairs.begun("b")
     assert repairs.run() == {"coin": {}, "example": {"seen": 2, "requeued": 2}}
@@ -88,7 +88,7 @@ def test_after_redis_lost_everything_each_open_task_comes_back_as_its_item_knows
 
 def test_what_comes_back_has_a_turn_above_all_that_redis_may_have_given(repairs: Repairs) -> None:
     """Most claims are written nowhere else: a worker that stalls with one of them is an earlier holder."""
-    record = dataclasses.replace(record_of(repairs.begun("a")), partial={"x": 1})
+    record = structs.replace(record_of(repairs.begun("a")), partial={"x": 1})
     repairs.store.save(Task("example", "a"), record, repairs.clock(), by=Holder(7, "somebody"))
     repairs.clock.advance(3600)
     repairs.run()
@@ -98,7 +98,7 @@ def test_what_comes_back_has_a_turn_above_all_that_redis_may_have_given(repairs:
 def test_a_job_that_is_open_counts_from_the_moment_its_task_is_back(repairs: Repairs) -> None:
     for name, outputs in (("started", {"id": "j"}), ("not started", None)):
         record = record_of(repairs.begun(name, age_seconds=0))
-        learned = dataclasses.replace(record, outputs=outputs, submitted_at=5)
+        learned = structs.replace(record, outputs=outputs, submitted_at=5)
         repairs.store.save(Task("example", name), learned, repairs.clock())
     repairs.clock.advance(3600)
     repairs.run(openJobs=5)

@@ -2,10 +2,10 @@
 
 import logging
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from shared.errors import QueueUnavailable
 from shared.limits import Health

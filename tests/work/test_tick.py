@@ -1,6 +1,5 @@
 """A tick keeps every slot busy, leaves nobody waiting for the slowest, and is back before its time is over."""
 
-import dataclasses
 import itertools
 import threading
 from collections import Counter
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -731,7 +731,7 @@ def test_batches_that_could_not_be_settled_keep_their_health_apart(bed: Bed) -> 
         lambda claimed: (
             in_trouble(claimed)
             if claimed.hold.task.name == "first"
-            else dataclasses.replace(in_trouble(claimed), outcome=Pending(5), record=well)
+            else structs.replace(in_trouble(claimed), outcome=Pending(5), record=well)
         )
     )
     assert bed.tick(worker, parallel_tasks=1, idle_seconds=0)["example"]["retried"] == 2

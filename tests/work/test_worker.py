@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
+from msgspec import structs
 
 from shared.codec import dumps
 from shared.errors import StoreTooLarge, StoreUnavailable
@@ -65,7 +66,7 @@ class Desk:
     def record(self, **changes: Any) -> Record:
         """What the item knew when the task began, but for the changes; with outputs it is submitted."""
         submitted = {"submitted_at": self.clock()} if changes.get("outputs") else {}
-        return dataclasses.replace(record_of(self.begun), **submitted | changes)
+        return structs.replace(record_of(self.begun), **submitted | changes)
 
     def save(self, record: Record) -> Record:
         """What somebody else stored."""
@@ -345,7 +346,7 @@ def test_that_second_look_finds_a_generation_that_has_ended(desk: Desk, how: str
 def test_a_look_at_the_item_takes_over_the_job_that_it_knows(desk: Desk) -> None:
     desk.begin("job")
     first = desk.record(outputs={"id": "j-1"}).confirmed(desk.clock())
-    desk.save(dataclasses.replace(first, outputs={"id": "j-2"}, resubmits=1))
+    desk.save(structs.replace(first, outputs={"id": "j-2"}, resubmits=1))
     desk.clock.advance(CONFIRM_SECONDS + 1)
     known = kept(desk.work(pending(), record=first))
     assert (known.outputs, known.resubmits) == ({"id": "j-2"}, 1)
@@ -563,8 +564,8 @@ def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_foll
     stale = desk.save(desk.record(outputs={"id": "j-1"}))
 
     def meanwhile() -> None:
-        lost = desk.save(dataclasses.replace(stale, outputs=None, resubmits=1))
-        desk.save(dataclasses.replace(lost, outputs={"id": "j-2"}))
+        lost = desk.save(structs.replace(stale, outputs=None, resubmits=1))
+        desk.save(structs.replace(lost, outputs={"id": "j-2"}))
 
     settlement = desk.work(answer.after(meanwhile), pending(id="j-2"), record=stale)
     assert (desk.item.outputs, desk.item.resubmits, desk.item.partial) == ({"id": "j-2"}, 1, None)
@@ -577,8 +578,8 @@ def test_a_worker_that_comes_late_with_a_lost_job_goes_on_with_the_one_that_foll
 
 def told(desk: Desk, **news: Any) -> None:
     """A callback comes, whose provider has another link or partial data for the job."""
-    known = dataclasses.replace(record_of(desk.item), outputs=None, partial=None)
-    desk.store.learn(desk.begun.task, dataclasses.replace(known, **news), desk.clock())
+    known = structs.replace(record_of(desk.item), outputs=None, partial=None)
+    desk.store.learn(desk.begun.task, structs.replace(known, **news), desk.clock())
 
 
 @pytest.mark.promise("once", "what a callback told stays, whatever a worker saves that does not know of it")

@@ -1,7 +1,6 @@
 """Credentials: read by reference, kept, renewed, and told to nobody but those who may know them."""
 
 import base64
-import dataclasses
 import logging
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+from msgspec import structs
 
 from shared import aws
 from shared.outcome import Completed, Failed, Retry
@@ -307,7 +307,7 @@ def test_a_token_that_another_process_got_before_the_401_is_renewed() -> None:
         ask(there)
         site.accepted = lambda token: token == "token-3"
         refused = ask(here)
-        later = dataclasses.replace(refused.record, unauthorized_at=2**53)  # the 401 was after that token
+        later = structs.replace(refused.record, unauthorized_at=2**53)  # the 401 was after that token
         assert isinstance(ask(there, later).outcome, Completed)
 
 
