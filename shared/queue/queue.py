@@ -93,7 +93,7 @@ class Queue:
             for task, generation, record, delay_seconds, group, has_job, turn, came_back in adds
         ]
         answers = self._run("add", rows, (token, _ms(lease_seconds), *_limits(limits)))
-        return cast(list[Added], [answer.decode() for answer in answers])
+        return cast("list[Added]", [answer.decode() for answer in answers])
 
     def claim(
         self,
@@ -154,12 +154,12 @@ class Queue:
     def backlog(self, provider: str) -> int:
         """How many tasks are due and not in process, by this host's clock: an estimate."""
         now_ms = time.time_ns() // 1_000_000
-        return int(self._guarded(lambda: self._client.zcount(self._names(provider)[0], 1, now_ms)))
+        return int(self._guarded(self._client.zcount, self._names(provider)[0], 1, now_ms))
 
     def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
         """Every task that waits or is being processed (`queue`), or that is a dead letter (`dead`), in no order."""
         name = self._names(provider)[list(LAYOUT).index(key)]
-        return self._tasks(provider, self._guarded(lambda: scan(self._client, name, BATCH)))
+        return self._tasks(provider, self._guarded(scan, self._client, name, BATCH))
 
     def mend(self, provider: str) -> list[Task]:
         """Put right what a server lost, or another release left, of where tasks wait; changes nothing else.
@@ -192,12 +192,13 @@ class Queue:
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
-        for batch in (rows[start : start + BATCH] for start in range(0, len(rows), BATCH)):
-            answers += self._call(verb, rows[0][0].provider, (*head, *_told(batch)))
+        for start in range(0, len(rows), BATCH):
+            batch = rows[start : start + BATCH]
+            answers += self._call(verb, batch[0][0].provider, head + _told(batch))
         return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
-        return self._guarded(lambda: self._scripts[verb](self._names(provider), arguments))
+        return self._guarded(self._scripts[verb], self._names(provider), arguments)
 
     def _names(self, provider: str) -> tuple[str, ...]:
         """A provider's keys, as LAYOUT has them."""
@@ -206,9 +207,9 @@ class Queue:
             self._keys[provider] = (base, *(f"{base}:{key}" for key in LAYOUT if key != "queue"))
         return self._keys[provider]
 
-    def _guarded(self, call: Callable[[], Any]) -> Any:
+    def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return call()
+            return call(*arguments)
         except TROUBLE as error:
             raise unavailable(error, self._client) from error
 
@@ -216,7 +217,8 @@ class Queue:
 def _told(rows: Sequence[Row]) -> Row:
     """Rows as `rows` in the scripts reads them: field by field, and once what is the same in all."""
     if len(rows) == 1:
-        return 1, "", rows[0][0].name, *rows[0][1:]
+        task, *fields = rows[0]
+        return 1, "", task.name, *fields
     tasks, *fields = zip(*rows, strict=True)
     columns = [[task.name for task in tasks], *(field[:1] if len(set(field)) == 1 else field for field in fields)]
     letters = "".join("e" if len(column) > 1 else "s" for column in columns)

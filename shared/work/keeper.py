@@ -121,7 +121,7 @@ class Keeper:
                     hold.task, hold.generation, data, self.parts.clock(), resubmits=resubmits, read_back=turn.inline
                 )
             except StoreUnavailable:
-                if turn.seconds_left(self.instant()) < STORE_PAUSE_SECONDS:
+                if turn.seconds_left(self.monotonic()) < STORE_PAUSE_SECONDS:
                     raise
                 self.sleep(STORE_PAUSE_SECONDS)
                 continue

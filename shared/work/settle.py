@@ -67,7 +67,8 @@ def _row(one: Settlement) -> Settle:
 
 def report(settlement: Settlement, counts_as: str) -> None:
     """One line per change: ends at INFO, waiting at DEBUG."""
-    outcome = settlement.outcome
-    said = {name: getattr(outcome, name) for name in ("reason", "delay_seconds") if hasattr(outcome, name)}
     level = logging.DEBUG if counts_as in ("snoozed", "retried", "released") else logging.INFO
-    log.log(level, counts_as, extra=facts(settlement.hold) | said)
+    if log.isEnabledFor(level):
+        outcome = settlement.outcome
+        said = {name: getattr(outcome, name) for name in ("reason", "delay_seconds") if hasattr(outcome, name)}
+        log.log(level, counts_as, extra=facts(settlement.hold) | said)

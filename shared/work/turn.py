@@ -38,6 +38,6 @@ class Turn(Struct, frozen=True):
         wall_ms, monotonic = now.wall_ms - self.since.wall_ms, now.monotonic - self.since.monotonic
         return max(wall_ms / 1000, monotonic) >= lease_seconds
 
-    def seconds_left(self, now: Instant) -> float:
+    def seconds_left(self, monotonic: float) -> float:
         """Of the attempt's time."""
-        return self.ends - now.monotonic
+        return self.ends - monotonic

@@ -68,7 +68,7 @@ class Worker:
             if item is None or not item.is_pending(hold.generation):
                 return self.keeper.ended(hold, item, record)
             record = resumed(record, item)
-        seconds = turn.seconds_left(self.keeper.instant())
+        seconds = turn.seconds_left(self.keeper.monotonic())
         finding = provider.attempt(hold.task, record, now=self.parts.clock(), seconds=seconds)
         return self.keeper.keep(turn, record, finding)
 

@@ -292,7 +292,7 @@ class Timed(Worker):
         self.seconds: list[float] = []
 
     def attempt(self, turn: Turn, record: Record, *, taken_over: bool = False) -> Settlement:
-        self.seconds.append(round(turn.seconds_left(self.instant()), 3))
+        self.seconds.append(round(turn.seconds_left(self.keeper.monotonic()), 3))
         return super().attempt(turn, record, taken_over=taken_over)
 
 

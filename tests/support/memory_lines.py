@@ -19,6 +19,10 @@ def member_of(group: str, due: float, name: str) -> str:
     return f"{group}\0{due_text(due)}\0{name}"
 
 
+def due_of(member: str) -> float:
+    return float(member.split("\0", 2)[1])
+
+
 def due_text(due: float) -> str:
     return f"{due:013.0f}"
 
@@ -85,7 +89,8 @@ def tidy(parts: Parts) -> None:
 
 @dataclass
 class Line:
-    """A group's tasks in a lane, as far as they were read; `at` is the next one."""
+    """A group's tasks in a lane, as far as they were read; `at` is the next one; `after` is when what was seen behind
+    them is due; infinite: nothing is left."""
 
     lane: Lane
     entries: list[str]
@@ -93,7 +98,7 @@ class Line:
     members: list[str] = field(default_factory=list)
     at: int = 0
     read: int = 0
-    is_read: bool = False
+    after: float = -math.inf
 
 
 @dataclass
@@ -129,7 +134,7 @@ class Round:
     def go(self) -> None:
         """One turn for each group, again and again."""
         self._join()
-        waiting, count = self.turns, math.ceil(self.allowed / max(1, len(self.turns))) + 1
+        waiting, count = self.turns, math.ceil(self.allowed / max(1, len(self.turns)))
         for turn in waiting[: self.allowed]:
             for lane in LANES:
                 if lane in turn.lines:
@@ -175,23 +180,25 @@ class Round:
     def _read(self, line: Line, count: int) -> None:
         if self.steps <= 0:
             return
-        found = line.entries[line.read : line.read + count]
-        for member in found:
+        found = line.entries[line.read : line.read + count + 1]
+        for member in found[:count]:
             _, due, name = member.split("\0", 2)
             if self._is_true(name, due, line.lane, member):
                 line.names.append(name)
                 line.members.append(member)
         self.steps -= 1 + len(found)
-        line.read += len(found)
-        line.is_read = len(found) < count
+        line.read += min(len(found), count)
+        line.after = due_of(found[count]) if len(found) > count else math.inf
 
     def _head(self, line: Line | None, count: int) -> float:
-        """When its next task is due; never if it has none, or none within the steps."""
+        """When its next task is due, later than now at the soonest; never if it has none, or none within the steps."""
         if line is None:
             return math.inf
-        while line.at >= len(line.names) and not line.is_read and self.steps > 0:
+        while line.at >= len(line.names) and line.after <= self.now_ms and self.steps > 0:
             self._read(line, count)
-        return float(line.members[line.at].split("\0", 2)[1]) if line.at < len(line.names) else math.inf
+        if line.at < len(line.names):
+            return due_of(line.members[line.at])
+        return line.after if line.after > self.now_ms else math.inf
 
     def _serve(self, turn: Turn, most: int, count: int) -> int:
         for had in range(most):
@@ -230,9 +237,11 @@ class Round:
             for turn in self.turns:
                 line = turn.lines.get(lane)
                 behind = last + turn.served / 4096 if turn.served else None
-                due = self._head(line, 1) if line and line.read else math.inf
+                due = math.inf
+                if line:
+                    due = due_of(line.members[line.at]) if line.at < len(line.members) else line.after
                 at = due if self.now_ms < due < math.inf else behind
-                if line and line.is_read and due == math.inf:
+                if line and due == math.inf:
                     ring.pop(turn.group, None)
                 elif at is not None and (line or ring.get(turn.group, math.inf) < self.now_ms + 1):
                     ring[turn.group] = at

@@ -14,36 +14,20 @@ local function line_of(lane, group, offset, count)
   return redis.call('ZRANGEBYLEX', lane.lines, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', offset, count)
 end
 
--- Where tasks belong: for each place that any of them belongs to its members, with the group of each in a lane. `dues`:
--- false for one that does not wait; `backs`: how often each came back, as text; the others are looked up unless given.
-local function places(names, dues, backs, whose, has_job)
-  whose, has_job = whose or call('HMGET', groups, names), has_job or call('SMISMEMBER', jobs, names)
-  local found = {}
-  for i, name in ipairs(names) do
-    local due, back = dues[i], backs[i]
-    if due then
-      local place = back == '0' and (has_job[i] == 1 and WITH_JOB or FRESH) or back == '1' and once or often
-      local there = found[place]
-      if not there then
-        there = { members = {}, dues = {}, groups = {} }
-        found[place] = there
-      end
-      local at, group = #there.members + 1, whose[i] and whose[i]:gsub('%z', ' ') or ''
-      there.members[at], there.dues[at], there.groups[at] = name, due, group
-      if back == '0' then there.members[at] = group .. '\0' .. due_text(due) .. '\0' .. name end
-    end
-  end
-  return found
+-- Where a task belongs that waits and came back so often, as text.
+local function place_of(back, has_job)
+  if back == '0' then return has_job == 1 and WITH_JOB or FRESH end
+  return back == '1' and once or often
 end
 
--- A group that waits for its turn keeps it; any other has it when its first task is due.
-local function join_ring(lane, whose, dues)
-  local soonest, names, sooner = {}, {}, {}
-  for i, group in ipairs(whose) do
-    local due = soonest[group]
-    if not due then names[#names + 1] = group end
-    if not due or dues[i] < due then soonest[group] = dues[i] end
-  end
+local function group_name(text) return text and text:gsub('%z', ' ') or '' end
+
+local function entry(group, due, name) return group .. '\0' .. due_text(due) .. '\0' .. name end
+
+-- A group that waits for its turn keeps it; any other has it when its first task is due. `soonest`: that of each.
+local function join_ring(lane, soonest)
+  local names, sooner = {}, {}
+  for group in pairs(soonest) do names[#names + 1] = group end
   for i, at in ipairs(call('ZMSCORE', lane.ring, names)) do
     local turn = math.max(soonest[names[i]], now)
     if not at or tonumber(at) >= now + 1 and tonumber(at) > turn then
@@ -53,17 +37,30 @@ local function join_ring(lane, whose, dues)
   call('ZADD', lane.ring, sooner)
 end
 
--- Let tasks that wait stand in line, once group and job of each are known; how many did not.
+-- Let tasks that wait stand in line, once group and job of each are known; how many did not. `backs`: how often each came
+-- back, as text; `whose` and `has_job` are looked up unless given.
 local function line_up(names, dues, backs, whose, has_job)
   if #names == 0 then return 0 end
-  local added = 0
-  for place, found in pairs(places(names, dues, backs, whose, has_job)) do
-    local scores = {}
-    for i, member in ipairs(found.members) do
-      scores[2 * i - 1], scores[2 * i] = place.ring and 0 or found.dues[i], member
+  whose, has_job = whose or call('HMGET', groups, names), has_job or call('SMISMEMBER', jobs, names)
+  local scores, soonest, added = {}, {}, 0
+  for i, name in ipairs(names) do
+    local place, due = place_of(backs[i], has_job[i]), dues[i]
+    local found = scores[place]
+    if not found then
+      found = {}
+      scores[place], soonest[place] = found, {}
     end
-    added = added + call('ZADD', place.lines or place, scores)
-    if place.ring then join_ring(place, found.groups, found.dues) end
+    if place.ring then
+      local group, first = group_name(whose[i]), soonest[place]
+      found[#found + 1], found[#found + 2] = 0, entry(group, due, name)
+      if due < (first[group] or math.huge) then first[group] = due end
+    else
+      found[#found + 1], found[#found + 2] = due, name
+    end
+  end
+  for place, found in pairs(scores) do
+    added = added + call('ZADD', place.lines or place, found)
+    if place.ring then join_ring(place, soonest[place]) end
   end
   return added
 end
@@ -71,15 +68,21 @@ end
 -- Take tasks out of line, before their scores, groups or jobs change.
 local function step_out(names)
   if #names == 0 then return end
-  local dues, backs = call('ZMSCORE', queue, names), {}
-  for i, due in ipairs(dues) do
-    dues[i], backs[i] = tonumber(due or 0) > 0 and tonumber(due), '0'
-  end
   call('ZREM', once, names)
   call('ZREM', often, names)
-  for lane, found in pairs(places(names, dues, backs)) do
-    call('ZREM', lane.lines or lane, found.members)
-    for _, group in ipairs(lane.ring and found.groups or {}) do
+  local whose, has_job, left = call('HMGET', groups, names), call('SMISMEMBER', jobs, names), {}
+  for i, due in ipairs(call('ZMSCORE', queue, names)) do
+    due = tonumber(due or 0)
+    if due > 0 then
+      local lane, group = place_of('0', has_job[i]), group_name(whose[i])
+      left[lane] = left[lane] or { entries = {}, groups = {} }
+      table.insert(left[lane].entries, entry(group, due, names[i]))
+      left[lane].groups[group] = true
+    end
+  end
+  for lane, found in pairs(left) do
+    call('ZREM', lane.lines, found.entries)
+    for group in pairs(found.groups) do
       if #line_of(lane, group, 0, 1) == 0 then redis.call('ZREM', lane.ring, group) end
     end
   end

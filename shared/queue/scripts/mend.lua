@@ -29,12 +29,15 @@ end
 
 -- Keep of a place what stands there by right.
 local function tidy(place, names)
-  local dues, backs, by_right, wrong = call('ZMSCORE', queue, names), {}, {}, {}
+  local dues, by_right, wrong = call('ZMSCORE', queue, names), {}, {}
+  local whose, has_job = call('HMGET', groups, names), call('SMISMEMBER', jobs, names)
   for i, text in ipairs(call('HMGET', state, names)) do
     local _, _, _, back = parse(text)
-    dues[i], backs[i] = tonumber(dues[i] or 0) > 0 and tonumber(dues[i]), back
+    local due = tonumber(dues[i] or 0)
+    if due > 0 and place_of(back, has_job[i]) == place then
+      by_right[place.ring and entry(group_name(whose[i]), due, names[i]) or names[i]] = true
+    end
   end
-  for _, member in ipairs((places(names, dues, backs)[place] or { members = {} }).members) do by_right[member] = true end
   for _, member in ipairs(members()) do
     if not by_right[member] then wrong[#wrong + 1] = member end
   end

@@ -13,8 +13,9 @@ local MOST = 200 -- tasks that a call gives or takes
 local HORIZON = now + 366 * 86400000 -- a file's longest span is a year: no task is due later, no pause ends later
 
 -- A call with many arguments of one kind; none for none. Calls come with at most 200 tasks.
+local NONE = {}
 local function call(verb, key, arguments)
-  if #arguments == 0 then return {} end
+  if #arguments == 0 then return NONE end
   return redis.call(verb, key, unpack(arguments))
 end
 
@@ -23,6 +24,10 @@ end
 local EACH = string.byte('e')
 local function rows(first, fields)
   local found, count, told, at = {}, tonumber(ARGV[first]), ARGV[first + 1], first + 2
+  if count == 1 then
+    for i, field in ipairs(fields) do found[field] = { ARGV[at + i - 1] } end
+    return found
+  end
   for letter, field in ipairs(fields) do
     if told:byte(letter) == EACH then
       found[field] = { unpack(ARGV, at, at + count - 1) }

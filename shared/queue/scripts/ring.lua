@@ -13,10 +13,10 @@ local function new_round(allowed, slots, steps)
   }
 end
 
--- Of the round's entries `at` is the line's next one, `last` its last; `read` is how many of the line's were read, until
--- `is_read`: all.
+-- Of the round's entries `at` is the line's next one, `last` its last; `read` is how many of the line's were read, and
+-- `after` when the one behind them is due, at the soonest, for that was not confirmed; NEVER: all were read.
 local function new_line(place, group)
-  return { place = place, group = group, at = 1, last = 0, read = 0, is_read = false }
+  return { place = place, group = group, at = 1, last = 0, read = 0, after = '' }
 end
 
 -- Whether the round did not come to all that it might take; then it has taken or removed some or moved turns, so that
@@ -47,25 +47,28 @@ local function confirm(round, of, members, names, dues)
   end
 end
 
--- Read on in lines that are at the end of what was read.
+-- Read on in lines that are at the end of what was read: so many entries of each, and when the next one is due.
 local function read(round, some, count)
   local of, members, names, dues, n = {}, {}, {}, {}, 0
   for _, line in ipairs(some) do
     if round.steps <= 0 then break end
-    local found, from = line_of(line.place, line.group, line.read, count), #line.group + 2
-    for _, member in ipairs(found) do
+    local found, from = line_of(line.place, line.group, line.read, count + 1), #line.group + 2
+    local after = found[count + 1]
+    for i = 1, after and count or #found do
+      local member = found[i]
       n = n + 1
       of[n], members[n], names[n], dues[n] = line, member, member:sub(from + 14), member:sub(from, from + 12)
     end
-    round.steps, line.read, line.is_read = round.steps - 1 - #found, line.read + #found, #found < count
+    round.steps, line.read = round.steps - 1 - #found, line.read + (after and count or #found)
+    line.after = after and after:sub(from, from + 12) or NEVER
   end
   confirm(round, of, members, names, dues)
 end
 
--- When the next task of a line is due; NEVER if it has none, or none within the steps.
+-- When the next task of a line is due, after NOW at the soonest; NEVER if it has none, or none within the steps.
 local function head(round, line, count)
-  while line.at > line.last and not line.is_read and round.steps > 0 do read(round, { line }, count) end
-  return line.at <= line.last and round.dues[line.at] or NEVER
+  while line.at > line.last and line.after <= NOW and round.steps > 0 do read(round, { line }, count) end
+  return line.at <= line.last and round.dues[line.at] or line.after > NOW and line.after or NEVER
 end
 
 local function take(round, line)
@@ -117,9 +120,10 @@ end
 -- there is room for.
 local function go_round(round)
   join(round, round.slots > 0 and LANES or { WITH_JOB })
-  local waiting, count, first = round.turns, math.ceil(round.allowed / math.max(1, #round.turns)) + 1, {}
+  local waiting, count, first = round.turns, math.ceil(round.allowed / math.max(1, #round.turns)), {}
   for i = 1, math.min(#waiting, round.allowed) do
-    for _, lane in ipairs(LANES) do first[#first + 1] = waiting[i][lane] end
+    first[#first + 1] = waiting[i][FRESH]
+    first[#first + 1] = waiting[i][WITH_JOB]
   end
   read(round, first, count)
   while #waiting > 0 do
@@ -162,22 +166,22 @@ end
 
 -- When each group that took part has its next turn: once its head is due, or behind all that wait.
 local function next_turns(round)
-  local last, waits = now, {}
+  local last, lanes = now, {}
   for _, lane in ipairs(LANES) do
     local top = redis.call('ZREVRANGEBYSCORE', lane.ring, '(' .. now + 1, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    waits[lane], last = top[2], math.max(last, top[2] or 0)
+    if top[2] then lanes[#lanes + 1], last = lane, math.max(last, top[2]) end
   end
-  for _, lane in ipairs(LANES) do
+  for _, lane in ipairs(lanes) do
     local scores, none, elsewhere, behind = {}, {}, {}, {}
     for _, turn in ipairs(round.turns) do
       local line, at = turn[lane], turn.served and last + turn.served / 4096
-      local due = line and line.read > 0 and head(round, line, 1) or NEVER
+      local due = line and (round.dues[line.at <= line.last and line.at] or line.after) or NEVER
       if due > NOW and due ~= NEVER then at = due end
-      if line and line.is_read and due == NEVER then
+      if line and due == NEVER then
         none[#none + 1] = turn.group
       elseif line and at then
         scores[#scores + 1], scores[#scores + 2] = at, turn.group
-      elseif at and waits[lane] then
+      elseif at then
         elsewhere[#elsewhere + 1], behind[#behind + 1] = turn.group, at
       end
     end
