@@ -23,7 +23,7 @@ from tests.support import keys, memory_lines
 from tests.support.memory_queue import MemoryQueue
 from tests.support.memory_store import MemoryStore
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]  # what it runs, others cover, and it takes minutes
 
 EVERY_TROUBLE: tuple[Trouble, ...] = get_args(Trouble)
 LETTERS: dict[str, Kind] = dict(zip("EPRCVB", get_args(Kind), strict=True))
