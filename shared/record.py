@@ -74,7 +74,7 @@ class Record(
         """The record that `to_text` wrote. Raises RecordError for anything else."""
         text = text.decode(errors="replace") if isinstance(text, bytes) else text
         with suppress(ValueError, RecursionError):  # as all of msgspec's errors are
-            if text and is_flat(text):
+            if text and text.startswith(_BEGINS) and is_flat(text):
                 return _DECODER.decode(text)
         return cls._from_rare(text)
 
@@ -83,12 +83,12 @@ class Record(
         """The record in a text that is deep or holds a lone surrogate, which msgspec does not read, or the error."""
         try:
             fields_ = loads(text or "", max_depth=OWN_DEPTH)
-            version = fields_.pop("version")
+            version = fields_["version"]
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise RecordError("the record is missing or is not one of ours") from error
         if isinstance(version, int) and version > VERSION:
             raise RecordError(f"the record has version {version}, this code knows {VERSION}", newer=True)
-        if unknown := fields_.keys() - set(cls.__struct_fields__):
+        if unknown := fields_.keys() - {"version", *cls.__struct_fields__}:
             raise RecordError(f"the record has other fields than its version says: {min(unknown)}")
         try:
             return msgspec.convert(fields_, cls)
@@ -96,4 +96,5 @@ class Record(
             raise RecordError(f"the record's fields are of other types than its version says: {error}") from error
 
 
+_BEGINS = f'{{"version":{VERSION},'  # the decoder alone would take a text without its version
 _DECODER = msgspec.json.Decoder(Record)  # exact: integers of any length, floats, the last of two equal keys

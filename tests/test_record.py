@@ -200,6 +200,16 @@ def test_a_field_of_another_type_is_junk(junk: dict[str, Any]) -> None:
         Record.from_text(json.dumps(json.loads(RECORD.to_text()) | junk))
 
 
+@pytest.mark.parametrize("version", ["", '"version":"1",', '"version":1.0,', '"version":true,', '"version":0,'])
+@pytest.mark.parametrize("input_", ["1", '"\\ud800"'], ids=["plain", "lone surrogate"])
+def test_a_record_without_a_version_of_ours_is_junk(version: str, input_: str) -> None:
+    whole = f'{{"version":1,"generation":1,"created_at":0,"input":{input_}}}'
+    assert Record.from_text(whole).generation == 1
+    with pytest.raises(RecordError) as caught:
+        Record.from_text(whole.replace('"version":1,', version))
+    assert not caught.value.newer
+
+
 def test_an_unknown_field_under_a_known_version_is_junk() -> None:
     fields = json.loads(RECORD.to_text()) | {"colour": "blue"}
     with pytest.raises(RecordError, match="other fields") as caught:
