@@ -168,6 +168,7 @@ def test_a_lease_that_ends_at_no_time_strands_nobody_but_its_own(desk: Desk, lea
     desk.write("leases", "odd", lease_end)
     desk.seed("a")
     assert desk.take() == ["a"]
+    assert desk.state()["odd"] == ("waiting" if lease_end < desk.keys.now() else "processing", 1)
     assert desk.take(which="once") == (["odd"] if lease_end < desk.keys.now() else [])
     if lease_end > desk.keys.now():
         assert desk.settle("completed", hold) == [True]

@@ -62,6 +62,13 @@ def test_where_the_oldest_stand_in_line_and_may_not_go_others_are_caught_up(desk
     assert sorted(taken) == ["a", "b"]
 
 
+def test_a_group_that_is_caught_up_goes_behind_those_that_wait_however_old_its_task(desk: Desk) -> None:
+    desk.seed("b", group="B")
+    desk.rewind(50)
+    desk.seed("a", due_seconds=-100, group="A", in_line=False)
+    assert desk.take(limit=1) + desk.take(limit=1) == ["b", "a"]
+
+
 @pytest.mark.junk
 def test_a_task_that_was_moved_while_its_line_was_not_is_found_at_once(desk: Desk) -> None:
     """Another release has claimed it and put it back: the sizes are the same."""
@@ -150,10 +157,11 @@ def test_mending_removes_what_the_main_set_does_not_confirm(desk: Desk, lane: st
 
 
 @pytest.mark.parametrize("place", ["once", "often"])
-def test_mending_removes_those_that_have_not_come_back_or_are_gone(desk: Desk, place: str) -> None:
+def test_mending_removes_those_that_have_not_come_back_or_do_not_wait(desk: Desk, place: str) -> None:
     desk.seed("a")
     desk.seed("held", lease_seconds=LEASE_SECONDS)
-    for name in ("a", "held", "gone"):
+    desk.seed("in hand again", lease_seconds=LEASE_SECONDS, **ONE_MORE[place])
+    for name in ("a", "held", "in hand again", "gone"):
         desk.write(place, name, 5.0)
     desk.queue.mend(PROVIDER)
     assert desk.leaks() == []
@@ -191,6 +199,17 @@ def test_a_due_time_that_is_none_becomes_now_with_mending(desk: Desk, due: float
     assert (place.wait_seconds or 0) <= 366 * 86_400
     desk.queue.mend(PROVIDER)
     assert desk.leaks() == []
+    assert desk.take() == ["a"]
+
+
+@pytest.mark.parametrize("redis_kind", SERVERS, indirect=True)
+@pytest.mark.parametrize("due", [-5.0, 1e18])
+def test_a_due_time_that_is_none_is_no_reason_to_take_a_task_from_its_worker(desk: Desk, due: float) -> None:
+    held = desk.seed("a", lease_seconds=LEASE_SECONDS)
+    desk.write("queue", "a", due)
+    desk.queue.mend(PROVIDER)
+    assert desk.take() == []
+    assert desk.settle("waiting", held, delay=0) == [True]
     assert desk.take() == ["a"]
 
 

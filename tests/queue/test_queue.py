@@ -11,7 +11,7 @@ import pytest
 
 from shared.errors import QueueUnavailable
 from shared.limits import Limits
-from shared.queue import Becomes, Hold, Place, Settle, Which, new_token
+from shared.queue import Add, Becomes, Hold, Place, Settle, Which, new_token
 from tests.support.desk import LEASE_SECONDS, Desk, names, task
 from tests.support.keys import PARTS, PLACES, PROVIDER, RINGS, Bench, key_of
 from tests.support.memory_queue import MemoryQueue
@@ -260,6 +260,14 @@ def test_more_than_200_leases_that_expire_at_once_all_come_back(desk: Desk) -> N
 # --- those that came back are claimed by themselves
 
 
+def test_of_those_that_came_back_200_that_wait_for_a_job_hide_none_that_has_one(desk: Desk) -> None:
+    for number in range(200):
+        desk.seed(f"waits {number}", came_back=1, due_seconds=-50)
+    for name in "abcdefgh":
+        desk.seed(name, came_back=1, has_job=True)
+    assert sorted(desk.take(Limits(open_jobs=8), which="once", limit=8)) == list("abcdefgh")
+
+
 def test_an_ordinary_claim_never_returns_what_came_back(desk: Desk) -> None:
     desk.seed("once", came_back=1, due_seconds=-100)
     desk.seed("often", came_back=2, due_seconds=-100)
@@ -332,7 +340,7 @@ def test_each_claim_raises_the_turn_and_who_adds_with_a_lease_has_the_first(desk
     assert desk.parts()["state"] == {"a": "1:worker.3:0"}
 
 
-@pytest.mark.parametrize(("told", "turn"), [(0, 4), (4, 4), (9, 9)])
+@pytest.mark.parametrize(("told", "turn"), [(0, 4), (3, 4), (4, 4), (9, 9)])
 def test_settling_raises_the_turn_to_that_of_the_item_and_never_lowers_it(desk: Desk, told: int, turn: int) -> None:
     desk.settle("waiting", desk.seed("a", lease_seconds=30, turn=4), delay=0, turn=told)
     assert desk.parts()["state"] == {"a": f"1:.{turn}:0"}
@@ -403,6 +411,15 @@ def test_a_claim_that_the_client_repeats_keeps_nothing_that_no_worker_has(desk: 
     (claimed,) = desk.claim(token="own", lost_token="own", limit=1).tasks
     assert [name for name, (where, _) in desk.state().items() if where == "processing"] == [claimed.hold.task.name]
     assert claimed.came_back == 0
+
+
+def test_what_a_repeated_claim_took_goes_back_although_another_came_between(desk: Desk) -> None:
+    desk.put("abcdef")
+    desk.claim(token="own", lost_token="own", limit=3)
+    between = desk.take(token="another", limit=3)
+    again = desk.take(token="own", lost_token="own", limit=3)
+    assert sorted(between + again) == list("abcdef")
+    assert set(desk.state().values()) == {("processing", 1)}
 
 
 def test_who_was_given_a_task_that_went_back_has_lost_it(desk: Desk) -> None:
@@ -771,6 +788,21 @@ def test_a_lease_without_a_task_goes_when_it_expires(desk: Desk) -> None:
     desk.rewind(2)
     assert desk.claim().expired == 0
     assert desk.keys.dump() == {}
+
+
+def test_of_two_generations_in_one_call_nothing_of_the_lower_one_is_left(desk: Desk) -> None:
+    adds = [Add(task(), generation, "{}", 5000 / generation, f"g{generation}") for generation in (1, 2)]
+    assert desk.queue.add(adds, token="adder") == ["created", "created"]
+    assert (desk.state(), desk.leaks()) == ({"a": ("waiting", 2)}, [])
+    assert len(desk.parts()["lines"]) == 1
+
+
+@pytest.mark.parametrize("part", ["leases", "dead"])
+def test_of_a_half_without_a_state_nothing_is_left_once_its_task_is_added(desk: Desk, part: str) -> None:
+    desk.write(part, "a", desk.keys.now() + 1000)
+    assert desk.add() == "created"
+    assert desk.leaks() == []
+    assert desk.state() == {"a": ("waiting", 1)}
 
 
 def test_an_expired_lease_of_a_waiting_task_goes_and_the_task_stays_as_it_was(desk: Desk) -> None:

@@ -131,6 +131,17 @@ def test_where_not_all_groups_can_be_read_in_one_call_none_has_two_turns_before_
         assert set(had.values()) == {1} or len(had) == 200
 
 
+@pytest.mark.parametrize("count", [125, 126, 150])
+def test_a_call_that_comes_to_the_end_of_its_steps_says_that_there_is_more(queue: Queue, count: int) -> None:
+    """125 groups of which three entries are read, at a step each and one more, use up 2 * 200 + 100."""
+    waiting = [(f"{number}", delay) for number in range(count) for delay in (0, 3000, 3001)]
+    queue.add([Add(Task(PROVIDER, f"{group} {delay}"), 1, "{}", delay, group) for group, delay in waiting], token="t")
+    first, second = claim(queue, 200), claim(queue, 200)
+    assert (len(first.tasks), first.wait_seconds) == (125, 0)
+    assert len(second.tasks) == count - 125
+    assert second.wait_seconds
+
+
 def test_a_group_stays_with_its_task_until_that_ends_or_begins_anew(queue: Queue, bench: Bench) -> None:
     put(queue, "A", 3)
     first, second, third = [one.hold for one in claim(queue).tasks]
@@ -264,6 +275,17 @@ def test_many_claims_in_one_millisecond_take_turns_too(
     taken = [group_of(name) for _ in range(400 // limit) for name in names(claim(queue, limit))]
     for at in range(0, len(taken) - 3, 3):
         assert {*taken[at : at + 3]} == {*"ABC"}
+
+
+@pytest.mark.parametrize("redis_kind", ["memory", "fakeredis"], indirect=True)
+def test_what_is_due_this_very_millisecond_is_taken_from_wherever_in_its_line(
+    queue: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each group two are read at first, and of A one more was seen."""
+    stand_still(monkeypatch)
+    put(queue, "A", 3)
+    put(queue, "B", 1)
+    assert groups(claim(queue, 4)) == {"A": 3, "B": 1}
 
 
 def stand_still(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ PROVIDER = "example"
 PREFIX = "queue"
 PLACES = ("lines", "job_lines", "once", "often")
 """Where waiting tasks stand, one of these each."""
+JOB = 2**51
+"""What the score of one that came back has more, if its job is open."""
 RINGS = {"lines": "ring", "job_lines": "job_ring"}
 SORTED_SETS = ("queue", "leases", "dead", *PLACES, *RINGS.values(), "served")
 HASHES = ("state", "tasks", "gate", "groups")
@@ -148,7 +150,7 @@ class Bench:
         if lease_seconds is not None:
             self.keys.write(key_of(provider, "leases"), name, max(1, now + round(lease_seconds * 1000)))
         elif in_line:
-            self._line_up(provider, place_of(has_job, came_back), group, name, due)
+            self._line_up(provider, place_of(has_job, came_back), group, name, due + JOB * (has_job and came_back > 0))
         return hold
 
     def _line_up(self, provider: str, place: str, group: str, name: str, due: float) -> None:
@@ -195,7 +197,8 @@ class Bench:
                     self.keys.remove(key, member)
                     self.keys.write(key, line_member(group, max(1, int(due) - passed_ms), name), 0)
                 elif not isinstance(score, str) and score > 0:
-                    self.keys.write(key, member, max(1, score - passed_ms))
+                    base = JOB if score >= JOB else 0
+                    self.keys.write(key, member, base + max(1, score - base - passed_ms))
                 elif key.endswith(":gate") and member in INSTANTS:
                     self.keys.write(key, member, repr(max(1, float(score) - passed_ms)))
 
@@ -257,7 +260,7 @@ def _faults_in_line(parts: Mapping[str, Mapping[str, Any]], now: int) -> list[st
         "scores differ from due times"
         for place in ("once", "often")
         for name, due in parts[place].items()
-        if due != parts["queue"].get(name)
+        if due - JOB * (name in parts["jobs"]) != parts["queue"].get(name)
     ]
 
 

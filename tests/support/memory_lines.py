@@ -12,6 +12,7 @@ from tests.support.memory_parts import Parts, Scores
 Lane: TypeAlias = Literal["lines", "job_lines"]
 Place: TypeAlias = Literal["lines", "job_lines", "once", "often"]
 LANES: tuple[Lane, Lane] = ("lines", "job_lines")
+JOB = 2**51
 RINGS: Mapping[Place, str] = {"lines": "ring", "job_lines": "job_ring"}
 
 
@@ -42,7 +43,7 @@ def line_up(parts: Parts, waiting: Iterable[tuple[str, float, int]], now_ms: flo
     for name, due, came_back in waiting:
         place, member, group = place_of(parts, name, due, came_back)
         added += member not in getattr(parts, place)
-        getattr(parts, place)[member] = due if came_back else 0
+        getattr(parts, place)[member] = due + JOB * (name in parts.jobs) if came_back else 0
         if not came_back:
             soonest[place, group] = min(soonest.get((place, group), math.inf), max(due, now_ms))
     for (place, group), turn in soonest.items():
@@ -81,10 +82,17 @@ def tidy(parts: Parts) -> None:
             due = parts.queue.get(name)
             if not due or place_of(parts, name, due, parts.parsed(name).came_back)[:2] != (place, member):
                 del getattr(parts, place)[member]
+            elif place in ("once", "often"):
+                getattr(parts, place)[member] = due + JOB * (name in parts.jobs)
     for lane in LANES:
         ring: Scores = getattr(parts, RINGS[lane])
         for group in [group for group in ring if not line_of(parts, lane, group)]:
             del ring[group]
+
+
+def due_in(stand: Scores, now_ms: float) -> int:
+    """How many are due of those that came back once, or more often."""
+    return sum(at <= now_ms or JOB <= at <= JOB + now_ms for at in stand.values())
 
 
 @dataclass
@@ -129,7 +137,12 @@ class Round:
     @property
     def is_cut(self) -> bool:
         """Whether it did not come to all that it might take."""
-        return self.steps <= 0 or self.is_stale or "job_lines" in self.cut or ("lines" in self.cut and self.slots > 0)
+        return self.steps <= 0 or self.is_stale or self.leaves_some
+
+    @property
+    def leaves_some(self) -> bool:
+        """Whether groups may have a turn that do not take part."""
+        return "job_lines" in self.cut or ("lines" in self.cut and self.slots > 0)
 
     def go(self) -> None:
         """One turn for each group, again and again."""
@@ -140,25 +153,29 @@ class Round:
                 if lane in turn.lines:
                     self._read(turn.lines[lane], count)
         while waiting:
-            again, each = [], self.allowed - len(self.taken) if len(waiting) == 1 else 1
+            again, each = [], self.allowed - len(self.taken) if len(waiting) == 1 and not self.leaves_some else 1
             for turn in waiting:
                 if len(self.taken) == self.allowed:
                     return
                 if self._serve(turn, each, count) == each:
                     again.append(turn)
-            waiting = again if self.steps > 0 else []
+            waiting = again if self.steps > 0 and not self.leaves_some else []
 
     def take_back(self, place: Literal["once", "often"]) -> None:
         """Those that came back go without a turn."""
         stand: Scores = getattr(self.parts, place)
-        due = sorted((at, name) for name, at in stand.items() if at <= self.now_ms)
-        first, rest = due[:BATCH], due[BATCH:]
-        if self.slots < self.allowed:
-            first += [one for one in rest if one[1] in self.parts.jobs]
-        names = [name for at, name in first if self._is_true(name, due_text(at), place, name)]
-        for name in names:
+        with_job = sorted((at - JOB, name) for name, at in stand.items() if JOB <= at <= JOB + self.now_ms)[:BATCH]
+        without = (
+            sorted((at, name) for name, at in stand.items() if at <= self.now_ms)[:BATCH] if self.slots > 0 else []
+        )
+        for at, name in sorted(with_job + without):
             has_job = name in self.parts.jobs
-            if len(self.taken) < self.allowed and (has_job or self.slots > 0):
+            if not self._is_true(name, due_text(at), place, name):
+                continue
+            if has_job != ((at, name) in with_job):
+                self.gone.append((place, name))
+                self.is_stale = True
+            elif len(self.taken) < self.allowed and (has_job or self.slots > 0):
                 self.slots -= not has_job
                 self.taken.append(name)
                 self.gone.append((place, name))

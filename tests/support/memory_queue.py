@@ -11,7 +11,7 @@ from shared.task import Task
 from tests.support.clock import START_MS
 from tests.support.keys import Dump, key_of
 from tests.support.memory_gate import AGAIN_MS, Pass, hear
-from tests.support.memory_lines import Round, catch_up, line_up, oldest, step_out, tidy
+from tests.support.memory_lines import Round, catch_up, due_in, line_up, oldest, step_out, tidy
 from tests.support.memory_parts import Parts, State, whole_ms
 
 MARKS = {"buried": "b", "forgotten": "f"}
@@ -126,7 +126,7 @@ class MemoryQueue:
         is_enough = len(turns.taken) < gate.allowed and turns.slots > 0 and not turns.is_cut
         if gate.slow is not None and which == "ordinary" and is_enough:
             parts.gate.pop("slow")
-        once, often = (any(at <= self.now_ms for at in place.values()) for place in (parts.once, parts.often))
+        once, often = (due_in(place, self.now_ms) > 0 for place in (parts.once, parts.often))
         return Claim(claimed, None if wait_ms is None else wait_ms / 1000, once, often, expired)
 
     def settle(self, rows: Sequence[Settle], health: Health = UNKNOWN) -> list[bool]:
@@ -193,9 +193,8 @@ class MemoryQueue:
         """What the limits leave of those that are due already and have not come back."""
         ahead = fresh = 0
         if limits != UNLIMITED:
-            places = (parts.queue, parts.once, parts.often, parts.ring)
-            due, *came_back, groups = (sum(1 <= at <= self.now_ms for at in place.values()) for place in places)
-            ahead = due - sum(came_back)
+            due, groups = (sum(1 <= at <= self.now_ms for at in part.values()) for part in (parts.queue, parts.ring))
+            ahead = due - due_in(parts.once, self.now_ms) - due_in(parts.often, self.now_ms)
             fresh = ahead if groups else 0
         gate = Pass(parts, limits, self.now_ms, self._live(parts), wanted + ahead)
         gate.allowed -= ahead

@@ -27,7 +27,7 @@ if lease_ms > 0 then
   local ahead, fresh, _ = 0, 0, nil
   if limits.parallel + limits.open_jobs + limits.attempt_ms > 0 then
     local function due(key) return redis.call('ZCOUNT', key, 1, now) end
-    ahead = due(queue) - due(once) - due(often)
+    ahead = due(queue) - due_in(once) - due_in(often)
     fresh = due(ring) > 0 and ahead or 0
   end
   allowed, _, pass = allowance(limits, redis.call('ZCOUNT', leases, '(' .. now, '+inf'), #names + ahead)

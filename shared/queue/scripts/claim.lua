@@ -113,7 +113,6 @@ admit(pass, names)
 if pass.slow and which == 'ordinary' and #taken < allowed and round.slots > 0 and not is_cut(round) then
   redis.call('HDEL', gate, 'slow') -- nothing is held back any more
 end
-reply[2] = math.min(1, redis.call('ZCOUNT', once, '-inf', now))
-reply[3] = math.min(1, redis.call('ZCOUNT', often, '-inf', now))
+reply[2], reply[3] = math.min(1, due_in(once)), math.min(1, due_in(often))
 reply[5] = junk
 return reply

@@ -1,10 +1,12 @@
 -- lines: where waiting tasks stand, beside the main set, which stays the truth: each in one place.
 --
--- One that came back once in `once`, more often in `often`, by its due time. Any other in the lane of tasks with an open
--- job, or without: `lines` holds `group\0due\0task`, `ring` each group's next turn: its head's due time, or a moment
--- after its last turn. An entry counts only while the main set has the same due time.
+-- One that came back once in `once`, more often in `often`, by its due time, plus JOB if its job is open: so either kind
+-- is found without the other. Any other in the lane of tasks with an open job, or without: `lines` holds
+-- `group\0due\0task`, `ring` each group's next turn: its head's due time, or a moment after its last turn. An entry
+-- counts only while the main set has the same due time.
 local FRESH, WITH_JOB = { lines = lines, ring = ring }, { lines = job_lines, ring = job_ring }
 
+local JOB = 2 ^ 51
 local LAST = 9999999999999 -- the latest that is told apart, in 2286
 
 local function due_text(due) return string.format('%013d', math.min(due, LAST)) end
@@ -55,7 +57,7 @@ local function line_up(names, dues, backs, whose, has_job)
       found[#found + 1], found[#found + 2] = 0, entry(group, due, name)
       if due < (first[group] or math.huge) then first[group] = due end
     else
-      found[#found + 1], found[#found + 2] = due, name
+      found[#found + 1], found[#found + 2] = due + JOB * has_job[i], name
     end
   end
   for place, found in pairs(scores) do
@@ -63,6 +65,11 @@ local function line_up(names, dues, backs, whose, has_job)
     if place.ring then join_ring(place, soonest[place]) end
   end
   return added
+end
+
+-- How many are due of those that came back once, or more often.
+local function due_in(place)
+  return redis.call('ZCOUNT', place, '-inf', now) + redis.call('ZCOUNT', place, JOB, JOB + now)
 end
 
 -- Take tasks out of line, before their scores, groups or jobs change.

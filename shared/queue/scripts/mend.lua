@@ -29,19 +29,24 @@ end
 
 -- Keep of a place what stands there by right.
 local function tidy(place, names)
-  local dues, by_right, wrong = call('ZMSCORE', queue, names), {}, {}
+  local dues, by_right, wrong, scores = call('ZMSCORE', queue, names), {}, {}, {}
   local whose, has_job = call('HMGET', groups, names), call('SMISMEMBER', jobs, names)
   for i, text in ipairs(call('HMGET', state, names)) do
     local _, _, _, back = parse(text)
     local due = tonumber(dues[i] or 0)
     if due > 0 and place_of(back, has_job[i]) == place then
-      by_right[place.ring and entry(group_name(whose[i]), due, names[i]) or names[i]] = true
+      local member, at = names[i], #scores + 1
+      if place.ring then member = entry(group_name(whose[i]), due, names[i]) end
+      by_right[member] = true
+      scores[at], scores[at + 1] = place.ring and 0 or due + JOB * has_job[i], member
     end
   end
   for _, member in ipairs(members()) do
     if not by_right[member] then wrong[#wrong + 1] = member end
   end
+  wrong[#wrong + 1] = '' -- a removal first, so that a server at maxmemory still mends
   call('ZREM', place.lines or place, wrong)
+  call('ZADD', place.lines or place, scores)
 end
 
 if key == queue then

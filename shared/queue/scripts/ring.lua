@@ -19,11 +19,12 @@ local function new_line(place, group)
   return { place = place, group = group, at = 1, last = 0, read = 0, after = '' }
 end
 
+-- Whether groups may have a turn that do not take part.
+local function leaves_some(round) return round.cut[WITH_JOB] or round.cut[FRESH] and round.slots > 0 end
+
 -- Whether the round did not come to all that it might take; then it has taken or removed some or moved turns, so that
 -- the next one sees others.
-local function is_cut(round)
-  return round.steps <= 0 or round.is_stale or round.cut[WITH_JOB] or round.cut[FRESH] and round.slots > 0
-end
+local function is_cut(round) return round.steps <= 0 or round.is_stale or leaves_some(round) end
 
 -- Add entries, each of the line that `of` says, to lines that have none left: those that the main set confirms, each task
 -- once; the rest go.
@@ -60,15 +61,22 @@ local function read(round, some, count)
       of[n], members[n], names[n], dues[n] = line, member, member:sub(from + 14), member:sub(from, from + 12)
     end
     round.steps, line.read = round.steps - 1 - #found, line.read + (after and count or #found)
-    line.after = after and after:sub(from, from + 12) or NEVER
+    line.after = after and (after:match('^%d+', from) or ''):sub(1, 13) or NEVER -- '' of junk: it is read, and goes
   end
   confirm(round, of, members, names, dues)
+end
+
+-- When the next task of a line is due, or at the soonest, as far as it was read.
+local function next_due(round, line)
+  if line.at <= line.last then return round.dues[line.at] end
+  return line.after
 end
 
 -- When the next task of a line is due, after NOW at the soonest; NEVER if it has none, or none within the steps.
 local function head(round, line, count)
   while line.at > line.last and line.after <= NOW and round.steps > 0 do read(round, { line }, count) end
-  return line.at <= line.last and round.dues[line.at] or line.after > NOW and line.after or NEVER
+  local due = next_due(round, line)
+  return (line.at <= line.last or due > NOW) and due or NEVER
 end
 
 local function take(round, line)
@@ -116,8 +124,8 @@ local function join(round, lanes)
   end
 end
 
--- One turn for each group, again and again, unless some could not be read; the last one that has any left takes all that
--- there is room for.
+-- One turn for each group, again and again, unless some could not be read or did not take part; the last one that has
+-- any left takes all that there is room for.
 local function go_round(round)
   join(round, round.slots > 0 and LANES or { WITH_JOB })
   local waiting, count, first = round.turns, math.ceil(round.allowed / math.max(1, #round.turns)), {}
@@ -127,38 +135,35 @@ local function go_round(round)
   end
   read(round, first, count)
   while #waiting > 0 do
-    local again, each = {}, #waiting == 1 and round.allowed - #round.taken or 1
+    local again, each = {}, #waiting == 1 and not leaves_some(round) and round.allowed - #round.taken or 1
     for _, turn in ipairs(waiting) do
       if #round.taken == round.allowed then return end
       if serve(round, turn, each, count) == each then again[#again + 1] = turn end
     end
-    waiting = round.steps > 0 and again or {}
+    waiting = round.steps > 0 and not leaves_some(round) and again or {}
   end
 end
 
--- Those that came back go without a turn, the oldest first; where slots are short, those without a job do not hide
--- those with one.
+-- Those that came back go without a turn, the oldest first; while no slots are free only those with a job.
 local function take_back(round, place)
-  local line, of, names, dues = new_line(place), {}, {}, {}
-  local function see(name, due)
-    local at = #names + 1
-    of[at], names[at], dues[at] = line, name, due_text(due)
-  end
-  local range = redis.call('ZRANGEBYSCORE', place, '-inf', now, 'WITHSCORES', 'LIMIT', 0, MOST)
-  for i = 1, #range, 2 do see(range[i], range[i + 1]) end
-  confirm(round, of, names, names, dues)
-  if round.slots < round.allowed then
-    of, names, dues = {}, {}, {}
-    range = redis.call('ZINTER', 2, place, jobs, 'WEIGHTS', 1, 0, 'WITHSCORES')
-    for i = 1, math.min(#range, 2 * round.allowed), 2 do
-      if tonumber(range[i + 1]) <= now and not round.seen[range[i]] then see(range[i], range[i + 1]) end
+  local found, line, of, names, dues, has_job = {}, new_line(place), {}, {}, {}, {}
+  local function see(from, offset)
+    local range = redis.call('ZRANGEBYSCORE', place, from, now + offset, 'WITHSCORES', 'LIMIT', 0, MOST)
+    for i = 1, #range, 2 do
+      found[#found + 1] = { name = range[i], due = due_text(range[i + 1] - offset), has_job = offset == JOB and 1 or 0 }
     end
-    confirm(round, of, names, names, dues)
   end
-  for i, has_job in ipairs(call('SMISMEMBER', jobs, round.names)) do
+  see(JOB, JOB)
+  if round.slots > 0 then see('-inf', 0) end
+  table.sort(found, function(a, b) return a.due < b.due or a.due == b.due and a.name < b.name end)
+  for i, one in ipairs(found) do of[i], names[i], dues[i], has_job[one.name] = line, one.name, one.due, one.has_job end
+  confirm(round, of, names, names, dues)
+  for i, is_open in ipairs(call('SMISMEMBER', jobs, round.names)) do
     line.at = i
-    if #round.taken < round.allowed and (has_job == 1 or round.slots > 0) then
-      round.slots = round.slots - 1 + has_job
+    if is_open ~= has_job[round.names[i]] then
+      round.gone[place][#round.gone[place] + 1], round.is_stale = round.names[i], true
+    elseif #round.taken < round.allowed and (is_open == 1 or round.slots > 0) then
+      round.slots = round.slots - 1 + is_open
       take(round, line)
     end
   end
@@ -175,7 +180,7 @@ local function next_turns(round)
     local scores, none, elsewhere, behind = {}, {}, {}, {}
     for _, turn in ipairs(round.turns) do
       local line, at = turn[lane], turn.served and last + turn.served / 4096
-      local due = line and (round.dues[line.at <= line.last and line.at] or line.after) or NEVER
+      local due = line and next_due(round, line) or NEVER
       if due > NOW and due ~= NEVER then at = due end
       if line and due == NEVER then
         none[#none + 1] = turn.group
