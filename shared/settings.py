@@ -51,10 +51,14 @@ def is_redis_url(text: str) -> bool:
     """Whether a URL names a Redis, with nothing in it that redis-py would stumble over later."""
     try:
         parts = urlsplit(text)
-        port, keys = parts.port, set(parse_qs(parts.query))
-    except ValueError:
+        port, options = parts.port, parse_qs(parts.query, keep_blank_values=True)
+        (parts.hostname or "").encode("idna")
+    except ValueError:  # as UnicodeError is
         return False
-    if not keys <= {"ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname"}:
+    if not text.startswith(parts.scheme):  # in capitals, which redis-py does not know
+        return False
+    of_tls = {"ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname"} if parts.scheme.startswith("rediss") else set()
+    if not options.keys() <= of_tls or not set(options.get("ssl_cert_reqs", ())) <= {"none", "optional", "required"}:
         return False
     if parts.scheme == "unix":
         return parts.path != ""
@@ -121,7 +125,9 @@ class Settings:
     attempt_seconds: float = _number(20.0, 0.1, 600, "the longest that one attempt may take, all requests in it")
     first_answer_seconds: float = _number(5.0, 0, 20, "how long a new request waits for the provider; 0: not at all")
     max_crashes: int = _number(3, 2, 100, "how often a task may crash its worker; two may be a neighbour's")
-    confirm_seconds: float = _number(300.0, 0, 86400, "a waiting task's item is read so often, in case it is cancelled")
+    confirm_seconds: float = _number(
+        0.0, 0, 86400, "how long no item is read for polls that change nothing: so late is a lost cancellation found"
+    )
     retention_seconds: int = _number(2_592_000, 60, 315_360_000, "how long a finished task is kept in DynamoDB")
     spill_bucket: str = _text(
         "", r"[A-Za-z0-9.-]{3,63}", "an S3 bucket name", "for data too large for DynamoDB; empty: such a task fails"

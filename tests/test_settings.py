@@ -78,6 +78,14 @@ NO_REDIS = (
     "redis-cluster://",
     "unix-cluster:///run/redis.sock",
     "redis-clusters://host",
+    "REDIS://host",
+    "redis://a..b",
+    f"redis://{64 * 'a'}.example.com",
+    "redis://host/0?ssl_cert_reqs=none",
+    "redis-cluster://host?ssl_check_hostname=false",
+    "unix:///run/redis.sock?ssl_cert_reqs=none",
+    "rediss://host/0?ssl_cert_reqs=never",
+    "rediss://host/0?ssl_cert_reqs=",
 )
 NO_SERVERS = ("coin", "coin=ftp://a", "No Name=http://a", "coin=http://")
 

@@ -15,12 +15,12 @@ from shared.errors import BadRequest, Conflict, DataUnavailable, NotifyUnavailab
 from shared.limits import UNLIMITED
 from shared.logs import facts, log
 from shared.provider import Provider
-from shared.queue import Added, Hold, new_token, without_redis
+from shared.queue import Added, Hold, Place, new_token, without_redis
 from shared.record import Record
 from shared.store import CALL_SECONDS, Item, digest
 from shared.work.keeper import add_of, record_of
 from shared.work.parts import Parts
-from shared.work.settle import Settlement, report, settle
+from shared.work.settle import Settlement, report, report_dropped, settle
 from shared.work.turn import Instant, Turn
 from shared.work.worker import Worker
 
@@ -30,10 +30,11 @@ RESERVE_SECONDS = 5.0  # of the function's time, to store, settle and answer; CA
 
 @dataclass(slots=True, eq=False)
 class Begun:
-    """A generation that a request has begun, and how far it has been served.
+    """A generation that a request has begun, or found in progress, and how far it has been served.
 
     `stale` is the stored item that answers meanwhile, `since` the instant before it was begun. `seconds`: how long the
-    provider is waited for, 0: no attempt. `added` is None while Redis has not taken it; `error` is a fault of our own.
+    provider is waited for, 0: no attempt. `added` is None while Redis has not taken it, and `place` while it has not
+    told where it is; `error` is a fault of our own.
     """
 
     item: Item
@@ -45,7 +46,13 @@ class Begun:
     seconds: float = 0
     added: Added | None = None
     settlement: Settlement | None = None
+    place: Place | None = None
     error: Exception | None = None
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether the answer is when somebody's next attempt is made."""
+        return self.added in ("exists", "stale", "waiting") and not (self.stale or self.settlement or self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,10 @@ class Enqueuer:
         return begun if isinstance(begun, Answer) else self.serve([begun], remaining)[0]
 
     def accept(self, request: TaskRequest) -> Answer | Begun:
-        """The answer from what is known, or the generation that was begun, for `serve`. Raises as `answer` does."""
+        """The answer from what is stored, or the generation that was begun or is in progress, for `serve`.
+
+        Raises as `answer` does.
+        """
         task = request.task
         provider = view.provider_of(self.parts, task)
         if request.notify and request.notify.partition(":")[0] not in self.parts.settings.notify:
@@ -92,13 +102,21 @@ class Enqueuer:
     ) -> list[Answer]:
         """The rest of the steps for many at once: one call per provider and verb, the attempts made by `map_`."""
         token, left = new_token(), remaining()
-        for one in begun:
+        ours = [one for one in begun if one.added is None]
+        for one in ours:
             one.seconds = self._first_answer_seconds(one, left)
-        self._add(begun, token)  # 3. add
-        ours = [one for one in begun if one.seconds > 0 and _may_be_attempted(one)]
-        list(map_(lambda one: self._attempt(one, token), ours))  # 4. attempt, 5. store
-        self._settle([one for one in ours if one.settlement])  # 6. settle
-        return [replace(self._answer(one), preference_applied=one.prefers.applied) for one in begun]  # 7. answer
+        self._add(ours, token)  # 3. add
+        tried = [one for one in ours if one.seconds > 0 and _may_be_attempted(one)]
+        list(map_(lambda one: self._attempt(one, token), tried))  # 4. attempt, 5. store
+        self._settle([one for one in tried if one.settlement])  # 6. settle
+        if all(one.added for one in ours):  # else Redis is away
+            self._look([one for one in begun if one.is_in_progress])
+        applied = {one: one.prefers.applied for one in ours}
+        return [replace(self._answer(one), preference_applied=applied.get(one)) for one in begun]  # 7. answer
+
+    def _look(self, begun: Sequence[Begun]) -> None:
+        for one, place in zip(begun, view.places_of(self.parts, [one.item for one in begun]), strict=True):
+            one.place = place
 
     def _add(self, begun: Sequence[Begun], token: str) -> None:
         """Put each into Redis, leased where an attempt follows at once."""
@@ -130,6 +148,7 @@ class Enqueuer:
         for one in found:
             if one.settlement and one not in settled:
                 report(one.settlement, one.settlement.counts_as)
+                report_dropped(one.settlement, "Redis could not be told")
 
     def _first_answer_seconds(self, one: Begun, left: float) -> float:
         """How long to wait for the provider: as the request prefers, else its file, else the settings; 0: not at all.
@@ -154,16 +173,17 @@ class Enqueuer:
             return view.accepted(self.parts, one.item) if one.stale else problem(error)
         if one.error:
             return problem(one.error, **facts(one.item))
-        if one.added in ("exists", "stale", "waiting"):
-            return view.in_progress(self.parts, one.item, deduplicated=one.added != "waiting")
+        if one.is_in_progress:
+            return view.in_progress(self.parts, one.item, one.place, deduplicated=one.added != "waiting")
         return view.accepted(self.parts, one.item)
 
-    def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | None:
-        """The answer from what is stored; None when the next generation is to begin."""
+    def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | Begun | None:
+        """The answer from what is stored, or what is in progress; None when the next generation is to begin."""
         if item.status == "pending":
             if not _is_same_input(request, item):
                 raise Conflict("the task is in progress with another input; cancel it first", field="input")
-            return view.in_progress(self.parts, item, deduplicated=True)
+            since = self.worker.instant()
+            return Begun(item, record_of(item), provider, request.prefers, None, since, added="exists")
         return view.stored(self.parts, item, deduplicated=True) if self._answers(request, provider, item) else None
 
     def _is_told(self, target: str, item: Item) -> bool:

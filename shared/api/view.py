@@ -1,8 +1,10 @@
 """What a client sees of a task: one JSON shape for every answer, whether from the item, from Redis or just learned."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import groupby
 
 from shared.api.answer import Answer
 from shared.codec import Json
@@ -17,6 +19,7 @@ from shared.task import Task
 from shared.work.parts import Parts
 from shared.work.settle import Settlement
 
+NOWHERE = Place(0, None, None, None, None)
 PASSING = ("age_seconds", "next_attempt_at", "data_url", "data_url_expires_at")  # what changes though nothing happened
 
 
@@ -25,7 +28,8 @@ def status(parts: Parts, task: Task) -> Answer:
     item = existing(parts, task)
     body = shown(parts, item)
     if item.status in ("pending", "failed"):
-        body |= schedule(parts, item, place_of(parts, item))
+        (place,) = places_of(parts, [item])
+        body |= schedule(parts, item, place)
     lasting = {name: value for name, value in body.items() if name not in PASSING}
     return Answer(status=200, body=body, etag=f'W/"{digest(lasting)[:24]}"')
 
@@ -41,9 +45,8 @@ def accepted(parts: Parts, item: Item, retry_after_seconds: float = 1, **more: J
     return Answer(status=202, body=shown(parts, item) | more, retry_after_seconds=seconds, location=item.task)
 
 
-def in_progress(parts: Parts, item: Item, *, deduplicated: bool) -> Answer:
+def in_progress(parts: Parts, item: Item, place: Place | None, *, deduplicated: bool) -> Answer:
     """202, with the time of the next attempt and why it is then."""
-    place = place_of(parts, item)
     seconds = parts.settings.tick_seconds if place is None or place.wait_seconds is None else place.wait_seconds
     return accepted(parts, item, seconds, deduplicated=deduplicated, **schedule(parts, item, place))
 
@@ -69,16 +72,21 @@ def shown(parts: Parts, item: Item) -> dict[str, Json]:
     return show(parts.store.opened(item, now), now)
 
 
-def place_of(parts: Parts, item: Item) -> Place | None:
-    """Where Redis has the item's generation; None when Redis does not answer."""
-    places: list[Place] = []
+def places_of(parts: Parts, items: Sequence[Item]) -> list[Place | None]:
+    """Where Redis has each item's generation, by one call for each provider; None once it does not answer."""
+    found: dict[Task, Place] = {}
     with without_redis(then="the schedule is unknown"):
-        provider = parts.providers.get(item.task.provider)
-        limits = provider.rules.limits if provider else UNLIMITED
-        places = parts.queue.look([item.task], records=True, limits=limits)
-    for place in places:
-        return place if place.generation == item.generation else Place(0, None, None, None, None)
-    return None
+        for name, group in groupby(sorted(items, key=_provider_name), key=_provider_name):
+            known, provider = list(group), parts.providers.get(name)
+            limits = provider.rules.limits if provider else UNLIMITED
+            places = parts.queue.look([item.task for item in known], records=True, limits=limits)
+            for item, place in zip(known, places, strict=True):
+                found[item.task] = place if place.generation == item.generation else NOWHERE
+    return [found.get(item.task) for item in items]
+
+
+def _provider_name(item: Item) -> str:
+    return item.task.provider
 
 
 def schedule(parts: Parts, item: Item, place: Place | None) -> dict[str, Json]:

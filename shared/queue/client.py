@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from redis import Redis, RedisCluster, RedisError
 from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
+from redis.connection import SSLConnection
 from redis.exceptions import AskError, NoScriptError, ReadOnlyError, RedisClusterException
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -30,6 +31,7 @@ OPTIONS: dict[str, Any] = {
 }
 _IS_CLUSTER = "this is a cluster: REDIS_URL must begin with redis-cluster:// (with TLS rediss-cluster://)"
 _IS_NONE = "this is no cluster: REDIS_URL must begin with redis:// (with TLS rediss://)"
+_NO_TLS = "for such a one REDIS_URL must begin with redis:// or redis-cluster://"
 _MINIMUM = "Redis 6.2 or newer, or Valkey, is needed, and Lua scripts (EVALSHA, EVAL) must be allowed"
 _SENTENCES = (
     (r"cluster support disabled|unknown command .cluster", _IS_NONE),
@@ -102,8 +104,16 @@ def unavailable(error: BaseException, client: Client) -> QueueUnavailable:
         said = f"another node has this queue ({error}); {_IS_CLUSTER}"
     else:
         said = next((f"{said}; {means}" for words, means in _SENTENCES if re.search(f"(?i){words}", said)), said)
+    if isinstance(error, RedisTimeoutError) and "connecting" in said and _has_tls(client):
+        said += f"; a server without TLS does not answer: {_NO_TLS}"
     kind = QueueUnreachable if isinstance(error, RedisConnectionError | RedisTimeoutError) else QueueUnavailable
     return kind(f"{_where(client)}: {said}")
+
+
+def _has_tls(client: Any) -> bool:
+    if isinstance(client, Cluster):
+        return client.has_tls
+    return issubclass(client.connection_pool.connection_class, SSLConnection)
 
 
 def _where(client: Any) -> str:

@@ -28,6 +28,7 @@ class Cluster(RedisCluster):
     def __init__(self, url: str, **options: Any) -> None:
         parts = urlsplit(url)
         self.where = f"{parts.hostname}:{parts.port or 6379}"
+        self.has_tls = parts.scheme == "rediss"
         self._made_of = options | {"url": url, "retry": Retry(NoBackoff(), 1)}
         self._is_made = False
         self._making = threading.Lock()

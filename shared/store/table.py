@@ -59,16 +59,21 @@ class Table:
         In both texts `#name` is an attribute's name, and `:name` one of the values. Raises StoreTooLarge where the
         item would be larger than one may be.
         """
-        reply = self._guarded(
-            self.client.update_item,
-            Key={"task_id": {"S": task.id}},
-            UpdateExpression=expression,
-            ConditionExpression=condition,
-            ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", f"{expression} {condition}")},
-            ExpressionAttributeValues=_wired(values),
-            ReturnValues="ALL_NEW" if read_back else "NONE",
-            ReturnValuesOnConditionCheckFailure="ALL_OLD",
-        )
+        try:
+            reply = self._guarded(
+                self.client.update_item,
+                Key={"task_id": {"S": task.id}},
+                UpdateExpression=expression,
+                ConditionExpression=condition,
+                ExpressionAttributeNames={f"#{one}": one for one in re.findall(r"#(\w+)", f"{expression} {condition}")},
+                ExpressionAttributeValues=_wired(values),
+                ReturnValues="ALL_NEW" if read_back else "NONE",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except StoreUnavailable as error:
+            if "ValidationException" in str(error):  # an attribute is of another type: reading the item names it
+                self.get(task)
+            raise
         return Superseded(parse(reply.get("Item"))) if "Error" in reply else parse(reply.get("Attributes"))
 
     def change(

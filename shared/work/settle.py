@@ -49,8 +49,8 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
         counts_as = settlement.counts_as if is_done or settlement.becomes == "forgotten" else "lost"
         tally[counts_as] += 1
         report(settlement, counts_as)
-        if counts_as == "lost" and settlement.record and settlement.record.result is not None:
-            log.error("result dropped", extra=facts(settlement.hold) | {"reason": "somebody else has the task"})
+        if counts_as == "lost":
+            report_dropped(settlement, "somebody else has the task")
     return tally
 
 
@@ -63,6 +63,12 @@ def _row(one: Settlement) -> Settle:
     is_lost = isinstance(one.outcome, Retry) and Trait.REPLY_LOST in one.outcome.reason.traits
     has_job = one.record.outputs is not None or is_lost
     return Settle(one.hold, "waiting", one.delay_seconds, one.record.to_text(), has_job, one.attempted, turn)
+
+
+def report_dropped(settlement: Settlement, reason: str) -> None:
+    """One line where a result in hand goes with this settlement: it will be asked for again."""
+    if settlement.record and settlement.record.result is not None:
+        log.error("result dropped", extra=facts(settlement.hold) | {"reason": reason})
 
 
 def report(settlement: Settlement, counts_as: str) -> None:

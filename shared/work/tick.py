@@ -21,7 +21,7 @@ from shared.errors import StoreUnavailable
 from shared.logs import log
 from shared.queue import Claimed, Which
 from shared.work.parts import Parts
-from shared.work.settle import Settlement
+from shared.work.settle import Settlement, report_dropped
 from shared.work.tick_queue import REST_SECONDS, Tally, TickQueue
 from shared.work.worker import Worker
 
@@ -104,6 +104,8 @@ class Tick:
         for provider, settlements in self.queue.unsettled:
             self.queue.tally[provider]["unsettled"] += len(settlements)
             waiting = [one for one in settlements if one.becomes == "waiting"]
+            for one in waiting:
+                report_dropped(one, "Redis could not be told")
             words += [self.pool.submit(self.worker.say_finished, one) for one in waiting]
         if words:
             wait(words, timeout=max(0.0, self.remaining() - SETTLE_SECONDS / 2))

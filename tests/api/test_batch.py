@@ -258,3 +258,30 @@ def test_stale_data_that_cannot_be_read_harms_no_other_and_is_renewed(front: Fro
     front.patch.setattr(front.store, "opened", unreadable)
     stale = request("large", prefers=Preferences(stale_seconds=10_000))
     assert statuses(front.results(request("small"), stale)) == [202, 202]
+
+
+def test_of_what_is_in_progress_redis_is_asked_once_for_each_provider(front: Front) -> None:
+    requests = [request(f"t{number}", provider) for number in range(10) for provider in ("job", "accepting")]
+    for _ in range(2):  # loads the scripts
+        front.results(*requests)
+    front.redis.calls.clear()
+    results = front.results(*requests)
+    assert front.redis.calls == ["EVALSHA"] * 2
+    assert statuses(results) == [202] * 20
+    assert {result["body"]["schedule"] for result in results} == {"waiting"}
+    assert all(result["body"]["deduplicated"] for result in results)
+
+
+@pytest.mark.parametrize("more", [[], ["new"]], ids=["all in progress", "one new"])
+def test_redis_away_is_met_once_by_a_batch_of_tasks_in_progress(
+    front: Front, more: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """C10."""
+    requests = [request(f"t{number}", "accepting") for number in range(50)]
+    front.results(*requests)
+    front.redis.away = True
+    results = front.results(*requests, *(request(name, "accepting") for name in more))
+    assert len(front.redis.calls) == 1
+    assert statuses(results) == [202] * (50 + len(more))
+    assert {result["body"].get("schedule") for result in results[:50]} == {"unknown"}
+    assert [line.message for line in caplog.records if line.levelno >= logging.WARNING] == ["queue unavailable"]

@@ -22,7 +22,7 @@ from shared.record import Record
 from shared.store.item import MAX_NOTIFY
 from shared.task import Task
 from shared.work.reconcile import Reconciler
-from shared.work.settle import Settlement
+from shared.work.settle import Settlement, settle
 from shared.work.turn import Turn
 from shared.work.worker import Worker
 from tests.support.backend import Backend
@@ -629,6 +629,22 @@ def test_without_redis_nobody_knows_what_the_limits_allow_and_a_provider_that_ha
     assert front.state() == {"a": ("waiting", answer.body["generation"])}
 
 
+def test_an_end_of_which_redis_was_not_told_is_found_in_the_item_and_nobody_is_asked(front: Front) -> None:
+    """C2: of a request's own attempt."""
+    front.simulator.say(DONE)
+    front.meanwhile(front.store, "complete", after=lambda: setattr(front.redis, "away", True))
+    assert front.ask().status == 200
+    front.redis.away = False
+    asked = front.simulator.calls()
+    front.pass_(31)
+    assert front.queue.claim("example", limit=1, lease_seconds=30, token="t").once
+    (claimed,) = front.queue.claim("example", limit=1, lease_seconds=30, token="u", which="once").tasks
+    settlement = front.worker.work(claimed, front.worker.instant())
+    assert (settlement.becomes, front.simulator.calls()) == ("forgotten", asked)
+    settle(front.queue, front.providers["example"], [settlement])
+    assert front.state() == {}
+
+
 def test_without_redis_a_complete_answer_is_complete(front: Front, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "meanwhile")
     front.redis.away = True
@@ -826,3 +842,18 @@ def test_a_refusal_whose_write_was_repeated_is_a_refusal(front: Front) -> None:
     fail = front.store.fail
     front.patch.setattr(front.store, "fail", twice)
     assert front.ask().status == 422
+
+
+def test_a_result_that_neither_store_nor_redis_took_is_said_to_be_dropped(
+    front: Front, caplog: pytest.LogCaptureFixture
+) -> None:
+    front.simulator.say(DONE)
+    front.redis.away = True
+    front.dynamodb.away = set()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("S3: SlowDown")
+
+    front.patch.setattr(front.store, "complete", refuse)
+    assert front.ask("a").status == 202
+    assert [line.message for line in caplog.records].count("result dropped") == 1  # C39

@@ -227,3 +227,17 @@ def test_a_key_of_another_type_is_removed_and_reported_once_and_its_provider_goe
     assert len(caplog.records) == 1
     desk.put("d")
     assert "d" in desk.take()
+
+
+@pytest.mark.parametrize("junk", ["zzzzzzzzzzzzz\0x", "~", "", "nan\0x", "9", "~~~~~~~~~~~~~~\0x"])
+@pytest.mark.parametrize("limit", [3, 4])
+def test_an_entry_behind_the_head_of_a_line_that_names_no_time_stops_nobody(desk: Desk, junk: str, limit: int) -> None:
+    """C9: the ring is told when a group's next task is due."""
+    for number in range(4):
+        desk.seed(f"{number}", group="C", due_seconds=number - 9)
+    desk.write("lines", f"C\0{junk}", 0)
+    taken: list[str] = []
+    for _ in range(4):
+        taken += desk.take(limit=limit)
+    assert taken == ["0", "1", "2", "3"]
+    assert desk.parts()["lines"] == {}

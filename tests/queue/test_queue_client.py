@@ -13,6 +13,7 @@ from shared import wiring
 from shared.errors import QueueUnavailable, QueueUnreachable
 from shared.queue import Add, Claim, End, Hold, Queue, Settle, client, cluster
 from shared.task import Task
+from tests.support.outage import Door
 
 READ_SECONDS = 0.2
 """What a test waits for a reply that never comes."""
@@ -346,3 +347,14 @@ def test_when_all_nodes_of_a_cluster_are_silent_the_search_for_one_that_answers_
         claim(queue)
     assert sum(len(one.greetings) for one in several) == asked
     assert sum(len(one.calls) for one in several) == 2
+
+
+@pytest.mark.parametrize("scheme", ["rediss", "rediss-cluster"])
+def test_a_server_that_does_not_answer_to_tls_may_have_none(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(client.OPTIONS, "socket_connect_timeout", 0.1)
+    monkeypatch.setitem(client.OPTIONS, "socket_timeout", 0.1)
+    door = Door(silent=True)
+    queue = Queue(client.client_of(f"{scheme}://127.0.0.1:{door.port}"), "queue")
+    with pytest.raises(QueueUnreachable, match="REDIS_URL must begin with redis://"):
+        claim(queue)
+    door.close()

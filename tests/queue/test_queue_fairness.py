@@ -541,3 +541,21 @@ def test_a_task_that_stands_in_both_lanes_is_handed_out_once(queue: Queue, bench
     seed("b", group="A")
     assert names(claim(queue)) == ["a", "b"]
     assert bench.leaks() == []
+
+
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_groups_whose_due_task_was_cancelled_give_nobody_two_turns(queue: Queue, seed: Any, count: int) -> None:
+    for number, group in enumerate("AB"):
+        seed(f"{group} cancelled", group=group, due_seconds=number - 9)
+        seed(f"{group} later", group=group, due_seconds=500)
+    for number in range(5):
+        seed(f"C{number}", group="C", due_seconds=number / 10 - 7)
+    for group in "DE":
+        seed(group, group=group, due_seconds=-3)
+    queue.end([End(Task(PROVIDER, f"{group} cancelled"), 1, "forgotten") for group in "AB"])
+    taken: list[str] = []
+    while len(taken) < 3:
+        claimed = claim(queue, limit=count)
+        assert claimed.tasks or claimed.wait_seconds == 0
+        taken += names(claimed)
+    assert sorted(taken[:3]) == ["C0", "D", "E"]

@@ -149,6 +149,27 @@ def test_what_a_claim_does_does_not_grow_with_what_is_due_beyond_what_it_takes(
     assert commands(6000) == commands(600)
 
 
+@pytest.mark.parametrize("which", ["once", "often"])
+def test_what_came_back_is_not_searched_for_those_with_a_job_while_all_jobs_are_open(desk: Desk, which: Which) -> None:
+    came_back = {"once": 1, "often": 2}[which]
+
+    def read(backlog: int) -> list[list[str]]:
+        client_of(desk).flushall()
+        for number in range(backlog):
+            desk.seed(f"with a job {number}", has_job=True, came_back=came_back, due_seconds=-number)
+            desk.seed(f"without {number}", came_back=came_back, due_seconds=-backlog - number)
+        with watched(desk) as seen:
+            taken = desk.take(Limits(open_jobs=backlog), limit=3, which=which)
+        assert len(taken) == {"once": 3, "often": 1}[which]
+        return by_scripts(seen)
+
+    few, many = read(300), read(600)
+    assert [len(command) for command in few] == [len(command) for command in many]
+    ranges = [command for command in many if "RANGE" in command[0].upper()]
+    assert all("LIMIT" in map(str.upper, command) for command in ranges)
+    assert not any("INTER" in command[0].upper() or command[0].upper() == "SMEMBERS" for command in many)
+
+
 def test_limits_that_a_provider_does_not_have_cost_a_claim_one_look_and_no_write(desk: Desk) -> None:
     desk.seed("a")
     with watched(desk) as seen:

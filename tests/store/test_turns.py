@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from shared.codec import Json
-from shared.errors import StoreUnavailable
+from shared.errors import ItemUnreadable, StoreUnavailable
 from shared.record import Record
 from shared.store import LEAP, Ended, Holder, Item, Store, Superseded, Table
 from shared.store.turns import ROUNDS
@@ -453,3 +453,27 @@ def test_the_double_answers_as_dynamodb_does_whatever_the_holders_do(
         real, double = (done(line, *step) for line in lines)
         assert real == double
         assert lines[0].item == lines[1].item
+
+
+@pytest.mark.parametrize(
+    "value", [{"S": "SECRET"}, {"NULL": True}, {"L": []}, {"M": {}}], ids=lambda one: next(iter(one))
+)
+@pytest.mark.parametrize("attribute", ["crashes", "news", "notify"])
+def test_a_count_of_another_type_is_named_by_whoever_would_add_to_it(
+    real: Line, dynamodb: "DynamoDBClient", attribute: str, value: Any
+) -> None:
+    """C4."""
+    writes = {
+        "crashes": lambda: real.store.take_over(TASK, real.generation, holder(7), 3),
+        "news": lambda: real.store.learn(TASK, known, real.clock()),
+        "notify": lambda: real.store.notify(TASK, real.generation, "stepFunctionsToken:x"),
+    }
+    real.take_over(holder(5))
+    known = structs.replace(real.record, partial={"n": 1})
+    expression = {"UpdateExpression": "SET #damaged = :value", "ExpressionAttributeNames": {"#damaged": attribute}}
+    dynamodb.update_item(
+        TableName=TABLE, Key={"task_id": {"S": TASK.id}}, **expression, ExpressionAttributeValues={":value": value}
+    )
+    with pytest.raises(ItemUnreadable) as found:
+        writes[attribute]()
+    assert (found.value.facts["attribute"], "SECRET" in str(found.value)) == (attribute, False)

@@ -18,7 +18,7 @@ from shared.work.settle import Settlement, settle
 from shared.work.tick import Tick
 from shared.work.worker import Worker
 from tests.support.backend import Backend
-from tests.support.simulator import DONE, JOB, WHOLE, Said, Simulator, completed, pending, refused, says
+from tests.support.simulator import DONE, EXAMPLE, JOB, WHOLE, Said, Simulator, completed, pending, refused, says
 
 LEASE_SECONDS = 30
 PROVIDER = "job"
@@ -29,9 +29,9 @@ LOST = says(200, {"status": "lost"})
 class Desk:
     """A task in the store and in the queue, and workers that take it in turn."""
 
-    def __init__(self, backend: Backend, simulator: Simulator) -> None:
+    def __init__(self, backend: Backend, simulator: Simulator, file: dict[str, Any] = JOB) -> None:
         self.backend, self.simulator = backend, simulator
-        self.parts = backend.parts({PROVIDER: simulator.provider(JOB)}, default_provider=PROVIDER)
+        self.parts = backend.parts({PROVIDER: simulator.provider(file)}, default_provider=PROVIDER)
         self.item = backend.begin(TASK)
         self.add(record_of(self.item))
 
@@ -128,6 +128,14 @@ def test_a_result_that_comes_late_is_stored_all_the_same(desk: Desk) -> None:
     assert (desk.now.status, desk.now.data) == ("completed", WHOLE)
 
 
+def test_a_result_that_is_found_after_the_lease_is_stored_all_the_same(desk: Desk) -> None:
+    """C1: who has the data needs no clock; else they would go back with a release that is lost."""
+    desk.submitted()
+    settlement = desk.work(desk.claim(), DONE.after(desk.stall))
+    assert (settlement.becomes, desk.now.status, desk.now.data) == ("completed", "completed", WHOLE)
+    desk.settle(settlement)
+
+
 def test_a_result_of_a_job_that_was_given_up_cancels_the_job_after_it(desk: Desk) -> None:
     desk.submitted()
     first = desk.claim()
@@ -199,10 +207,12 @@ ENDS: dict[str, tuple[Said, dict[str, tuple[str, int]]]] = {
 }
 
 
+@pytest.mark.parametrize("file", [JOB, EXAMPLE], ids=["with a poll operation", "without one"])
 @pytest.mark.parametrize(("answer", "state"), ENDS.values(), ids=ENDS.keys())
 def test_an_end_that_redis_was_not_told_of_is_found_in_the_item(
-    desk: Desk, answer: Said, state: dict[str, tuple[str, int]]
+    backend: Backend, simulator: Simulator, file: dict[str, Any], answer: Said, state: dict[str, tuple[str, int]]
 ) -> None:
+    desk = Desk(backend, simulator, file)
     desk.submitted()
     desk.work(desk.claim(), answer)  # C2: stored, never settled
     asked = len(desk.simulator.calls())
@@ -226,6 +236,15 @@ def test_a_cancelled_task_in_process_is_not_asked_about_again(desk: Desk) -> Non
     assert len(desk.simulator.calls()) == asked
 
 
+def test_a_waiting_task_of_whose_cancellation_redis_was_not_told_is_asked_about_once_more(desk: Desk) -> None:
+    desk.submitted()
+    desk.parts.store.cancel(TASK, desk.item.generation, desk.backend.clock())  # C2
+    asked = len(desk.simulator.calls())
+    assert desk.turn(pending({"n": 0}, id="j-0")).counts_as == "forgotten"
+    assert desk.simulator.calls()[asked:] == ["GET /jobs/j-0", "DELETE /jobs/j-0"]
+    assert desk.backend.state() == {}
+
+
 # --- C3: only a death is a crash
 
 
@@ -244,6 +263,20 @@ def test_attempts_whose_settling_failed_are_no_crashes(desk: Desk) -> None:
         desk.worker().say_finished(settlement)
         claimed = come_back(desk)
     assert desk.now.crashes == 0
+
+
+def test_the_word_of_an_attempt_that_could_not_be_settled_stands_in_the_item(desk: Desk) -> None:
+    """C3: its outcome changed nothing, so nothing else there tells that no worker died."""
+    desk.submitted()
+    claimed = desk.claim()
+    desk.worker().say_finished(desk.work(claimed, pending({"n": 0}, id="j-0")))
+    assert desk.now.finished == claimed.hold.turn
+    again = come_back(desk)
+    taken = desk.parts.store.take_over(
+        TASK, desk.item.generation, replace(by_of(again), turn=again.hold.turn), again.came_back
+    )
+    assert isinstance(taken, Item)
+    assert taken.crashes == 0
 
 
 def test_deaths_are_crashes_and_end_a_task(desk: Desk) -> None:

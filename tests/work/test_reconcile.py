@@ -487,3 +487,11 @@ def test_a_key_of_another_type_stops_its_provider_for_one_run_at_most(repairs: R
     repairs.run()
     assert [where for where, _ in repairs.state("example").values()] == ["waiting"]
     assert repairs.run()["example"] == {"seen": 1}
+
+
+def test_the_stores_time_is_known_before_any_age_is_judged(repairs: Repairs) -> None:
+    """C13."""
+    known: list[int] = []
+    repairs.patch.setattr(repairs.store, "know_time", lambda: known.append(len(repairs.dynamodb.calls)))
+    repairs.run()
+    assert known[0] == 0

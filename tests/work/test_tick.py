@@ -785,6 +785,22 @@ def test_the_words_of_what_could_not_be_settled_take_no_longer_than_there_is_tim
     bed.redis.away = False
 
 
+def test_a_result_in_hand_that_redis_could_not_be_told_of_is_said_to_be_dropped(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    bed.seed("a")
+    record = Record(generation=1, created_at=0, input={}, result='"SECRET"')
+
+    def work(claimed: Claimed) -> Settlement:
+        bed.redis.away = True
+        return Settlement(claimed.hold, record=record)
+
+    assert bed.tick(Doing(work))["example"]["unsettled"] == 1
+    bed.redis.away = False
+    assert [line.message for line in caplog.records].count("result dropped") == 1  # C39
+    assert "SECRET" not in caplog.text
+
+
 def test_redis_away_at_the_end_leaves_the_task_to_its_lease(bed: Bed) -> None:
     bed.seed("a")
     tally = bed.tick(Doing(lambda _: setattr(bed.redis, "away", True)))
@@ -1118,3 +1134,13 @@ def test_a_tick_that_cannot_see_how_much_is_due_goes_on_and_looks_again(
     assert asked == [3]
     assert looks[1] - looks[0] == 5
     assert "queue unavailable" in caplog.text
+
+
+def test_the_stores_time_is_known_before_anything_is_claimed(bed: Bed) -> None:
+    """C13: deadlines are judged by it; a cold start has heard no reply yet."""
+    bed.seed("a")
+    bed.redis.calls.clear()
+    known: list[int] = []
+    bed.patch.setattr(Trusting, "know_time", lambda _: known.append(len(bed.redis.calls)))
+    assert bed.tick(Doing())["example"]["completed"] == 1
+    assert known == [0]
