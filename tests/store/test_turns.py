@@ -455,25 +455,26 @@ def test_the_double_answers_as_dynamodb_does_whatever_the_holders_do(
         assert lines[0].item == lines[1].item
 
 
-@pytest.mark.parametrize(
-    "value", [{"S": "SECRET"}, {"NULL": True}, {"L": []}, {"M": {}}], ids=lambda one: next(iter(one))
-)
+@pytest.mark.parametrize("value", [{"S": "SECRET"}, {"L": []}, {"M": {}}], ids=["S", "L", "M"])
 @pytest.mark.parametrize("attribute", ["crashes", "news", "notify"])
 def test_a_count_of_another_type_is_named_by_whoever_would_add_to_it(
     real: Line, dynamodb: "DynamoDBClient", attribute: str, value: Any
 ) -> None:
     """C4."""
-    writes = {
+    real.take_over(holder(5))
+    known = structs.replace(real.record, partial={"n": 1})
+    writes: dict[str, Callable[[], object]] = {
         "crashes": lambda: real.store.take_over(TASK, real.generation, holder(7), 3),
         "news": lambda: real.store.learn(TASK, known, real.clock()),
         "notify": lambda: real.store.notify(TASK, real.generation, "stepFunctionsToken:x"),
     }
-    real.take_over(holder(5))
-    known = structs.replace(real.record, partial={"n": 1})
-    expression = {"UpdateExpression": "SET #damaged = :value", "ExpressionAttributeNames": {"#damaged": attribute}}
     dynamodb.update_item(
-        TableName=TABLE, Key={"task_id": {"S": TASK.id}}, **expression, ExpressionAttributeValues={":value": value}
+        TableName=TABLE,
+        Key={"task_id": {"S": TASK.id}},
+        UpdateExpression="SET #damaged = :value",
+        ExpressionAttributeNames={"#damaged": attribute},
+        ExpressionAttributeValues={":value": value},
     )
     with pytest.raises(ItemUnreadable) as found:
         writes[attribute]()
-    assert (found.value.facts["attribute"], "SECRET" in str(found.value)) == (attribute, False)
+    assert (found.value.attribute, "SECRET" in str(found.value)) == (attribute, False)
