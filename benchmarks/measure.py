@@ -17,7 +17,7 @@ import redis
 from local.servers.redis_server import RedisServer
 from local.waiting import wait_until
 from shared.limits import UNLIMITED, Limits
-from shared.queue import Add, Claim, Queue, new_token
+from shared.queue import Add, Claim, Queue, Which, new_token
 from shared.task import Task
 
 RAW_CALLS = 300
@@ -101,8 +101,9 @@ class Bench:
             adds = [add(provider, n, group=f"g{n % groups}" if groups else "", **how) for n in numbers]
             self.queue.add(adds, token=new_token(), limits=limits)
 
-    def claim(self, provider: str, limits: Limits = UNLIMITED) -> Claim:
-        return self.queue.claim(provider, limit=CLAIMED, lease_seconds=30, token=new_token(), limits=limits)
+    def claim(self, provider: str, limits: Limits = UNLIMITED, which: Which = "ordinary") -> Claim:
+        token = new_token()
+        return self.queue.claim(provider, limit=CLAIMED, lease_seconds=30, token=token, which=which, limits=limits)
 
     def flush(self) -> int:
         """Empty the server; the bytes that it uses then."""

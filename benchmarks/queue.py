@@ -22,7 +22,7 @@ from shared.provider import Finding, Provider
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
 from shared.provider.wire.transport import Transport
-from shared.queue import Claimed, Settle, new_token
+from shared.queue import Claimed, Settle, Which, new_token
 from shared.record import Record
 from shared.settings import Settings
 from shared.store import Store
@@ -157,12 +157,12 @@ def compare(bench: Bench, rounds: int, count: int, folder: Path) -> None:
         print("the same against BullMQ's drain: skipped: needs node and bullmq (see --bullmq)")
 
 
-def claims(bench: Bench, provider: str, limits: Limits = UNLIMITED) -> float:
-    """Milliseconds of the server for one claim of 100; what it takes goes back."""
+def claims(bench: Bench, provider: str, limits: Limits = UNLIMITED, which: Which = "ordinary") -> float:
+    """Milliseconds of the server for one claim of 100; what it takes goes back, as it came."""
     with bench.spending() as spent:
-        taken = [bench.claim(provider, limits).tasks for _ in range(CLAIMS)]
+        taken = [bench.claim(provider, limits, which).tasks for _ in range(CLAIMS)]
     for tasks in filter(None, taken):
-        bench.queue.settle([Settle(claimed.hold, "waiting", 0) for claimed in tasks])
+        bench.queue.settle([Settle(claimed.hold, "waiting", 0, attempted=False) for claimed in tasks])
     return spent.each(CLAIMS).server * 1000
 
 
@@ -185,6 +185,11 @@ def claim_at_limit(bench: Bench, rounds: int, jobs: int) -> None:
         bench.fill("full", 10 * CLAIMED, limits=limits, name="fresh")
         middle_ms = median(claims(bench, "full", limits) for _ in range(rounds))
         say(f"claim of 100, {jobs:,} jobs open, {when}", middle_ms, "ms server", 1)
+    bench.flush()
+    bench.fill("full", jobs, limits=limits, has_job=True, came_back=True)
+    bench.fill("full", jobs, limits=limits, name="fresh", came_back=True)
+    middle_ms = median(claims(bench, "full", limits, "once") for _ in range(rounds))
+    say(f"claim of 100, {jobs:,} jobs open, all came back", middle_ms, "ms server", 1)
 
 
 def weigh(bench: Bench, tasks: int) -> None:

@@ -241,3 +241,15 @@ def test_an_entry_behind_the_head_of_a_line_that_names_no_time_stops_nobody(desk
         taken += desk.take(limit=limit)
     assert taken == ["0", "1", "2", "3"]
     assert desk.parts()["lines"] == {}
+
+
+def test_a_claim_that_was_stopped_by_stale_entries_ends_no_slow_start(desk: Desk) -> None:
+    desk.seed("held", lease_seconds=30)
+    desk.write("gate", "slow", "2")
+    desk.write("lines", "A\0" + "1" * 13 + "\0ghost", 0)
+    desk.write("ring", "A", 1)
+    claimed = desk.claim()
+    assert (claimed.tasks, claimed.wait_seconds) == ((), 0)
+    assert desk.parts()["gate"] == {"slow": "2"}
+    desk.claim()
+    assert desk.parts()["gate"] == {}

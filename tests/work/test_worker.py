@@ -368,7 +368,7 @@ def test_outputs_that_could_not_be_stored_are_carried_to_redis_and_written_next_
 
 
 @pytest.mark.promise(
-    "ends", "a result that could not be stored is kept or asked for again, and counts no error of the provider"
+    "ends", "a result that could not be stored is kept or asked for again, and is no error of the provider"
 )
 @pytest.mark.parametrize("answer", [completed({"x": 1}), refused(), pending({"a": 1}, id="j"), says(500, {})])
 def test_a_store_that_is_away_counts_no_error_of_the_provider(desk: Desk, answer: Said) -> None:
@@ -379,7 +379,7 @@ def test_a_store_that_is_away_counts_no_error_of_the_provider(desk: Desk, answer
 
 
 @pytest.mark.promise(
-    "ends", "a result that could not be stored is kept or asked for again, and counts no error of the provider"
+    "ends", "a result that could not be stored is kept or asked for again, and is no error of the provider"
 )
 @pytest.mark.parametrize("answer", [completed({"x": 1}), refused()])
 def test_an_end_that_could_not_be_stored_is_asked_for_again_soon(desk: Desk, answer: Said) -> None:
