@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Literal, TypeAlias
 
-from shared.queue import BATCH
 from tests.support.memory_parts import Parts, Scores
 
 Lane: TypeAlias = Literal["lines", "job_lines"]
 Place: TypeAlias = Literal["lines", "job_lines", "once", "often"]
 LANES: tuple[Lane, Lane] = ("lines", "job_lines")
 JOB = 2**51
+LEAST = 50
 RINGS: Mapping[Place, str] = {"lines": "ring", "job_lines": "job_ring"}
 
 
@@ -164,11 +164,11 @@ class Round:
     def take_back(self, place: Literal["once", "often"]) -> None:
         """Those that came back go without a turn."""
         stand: Scores = getattr(self.parts, place)
-        with_job = sorted((at - JOB, name) for name, at in stand.items() if JOB <= at <= JOB + self.now_ms)[:BATCH]
-        without = (
-            sorted((at, name) for name, at in stand.items() if at <= self.now_ms)[:BATCH] if self.slots > 0 else []
-        )
-        for at, name in sorted(with_job + without):
+        with_job = sorted((at - JOB, name) for name, at in stand.items() if JOB <= at <= JOB + self.now_ms)
+        without = sorted((at, name) for name, at in stand.items() if at <= self.now_ms)
+        with_job = with_job[: max(LEAST, self.allowed)]
+        room = max(LEAST, int(min(self.allowed, self.slots))) if self.slots > 0 else 0
+        for at, name in sorted(with_job + without[:room]):
             has_job = name in self.parts.jobs
             if not self._is_true(name, due_text(at), place, name):
                 continue

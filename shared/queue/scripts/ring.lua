@@ -144,18 +144,22 @@ local function go_round(round)
   end
 end
 
+local LEAST = 50 -- entries that are read: some may be stale
+
 -- Those that came back go without a turn, the oldest first; while no slots are free only those with a job.
 local function take_back(round, place)
   local found, line, of, names, dues, has_job = {}, new_line(place), {}, {}, {}, {}
-  local function see(from, offset)
-    local range = redis.call('ZRANGEBYSCORE', place, from, now + offset, 'WITHSCORES', 'LIMIT', 0, MOST)
+  local function see(from, offset, count)
+    local range = redis.call('ZRANGEBYSCORE', place, from, now + offset, 'WITHSCORES', 'LIMIT', 0, count)
     for i = 1, #range, 2 do
       found[#found + 1] = { name = range[i], due = due_text(range[i + 1] - offset), has_job = offset == JOB and 1 or 0 }
     end
   end
-  see(JOB, JOB)
-  if round.slots > 0 then see('-inf', 0) end
-  table.sort(found, function(a, b) return a.due < b.due or a.due == b.due and a.name < b.name end)
+  see(JOB, JOB, math.max(LEAST, round.allowed))
+  if round.slots > 0 then
+    see('-inf', 0, math.max(LEAST, math.min(round.allowed, round.slots)))
+    table.sort(found, function(a, b) return a.due < b.due or a.due == b.due and a.name < b.name end)
+  end
   for i, one in ipairs(found) do of[i], names[i], dues[i], has_job[one.name] = line, one.name, one.due, one.has_job end
   confirm(round, of, names, names, dues)
   for i, is_open in ipairs(call('SMISMEMBER', jobs, round.names)) do
