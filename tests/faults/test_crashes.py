@@ -140,7 +140,7 @@ CASES = (
     Case("submit", "process", f"{SUBMIT} settle claim", stage=post, file=UNASKED),
     Case("submit completed at once", "process", f"{SUBMIT} settle claim", stage=post, says=DONE, file=UNASKED),
     Case("poll with news", "process", f"{POLL} UpdateItem settle claim", stage=due, says=FURTHER),
-    Case("poll without news", "process", f"{POLL} settle claim", stage=due),
+    Case("poll without news", "process", f"{POLL} GetItem settle claim", stage=due),
     Case("poll in trouble", "process", f"{POLL} settle claim", stage=due, says=says(500, {})),
     Case("poll completed", "process", f"{POLL} UpdateItem settle claim", stage=due, says=DONE),
     Case("poll failed", "process", f"{POLL} UpdateItem settle claim", stage=due, says=NO, then=NO, ends="failed"),
