@@ -15,6 +15,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.connection import create_connection
 
+from shared.provider.wire.deadlines import DEADLINES, Deadline
 from shared.provider.wire.origin import is_public
 
 MAX_INTERIM = 16
@@ -37,17 +38,17 @@ class Watchdog:
         self._bytes_left = MAX_WIRE_BYTES
         self._sockets: list[socket] = []
         self._lock = threading.Lock()
-        self._timer = threading.Timer(seconds, self._fire)
-        self._timer.daemon = True
+        self._deadline: Deadline | None = None
 
     def __enter__(self) -> Self:
         Watchdog._current.watchdog = self
-        self._timer.start()
+        self._deadline = DEADLINES.after(self.seconds, self._fire)
         return self
 
     def __exit__(self, *_: object) -> None:
         del Watchdog._current.watchdog
-        self._timer.cancel()
+        if self._deadline:
+            self._deadline.cancel()
         with self._lock:  # from here on the connections may serve another exchange
             for held in self._sockets:
                 held.close()

@@ -20,6 +20,7 @@ from urllib3.util import parse_url
 from local.provider.network import Request, network
 from shared.errors import TransportError
 from shared.provider.wire import connection
+from shared.provider.wire.deadlines import Deadline, Deadlines
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, origin_of
 from shared.provider.wire.transport import MAX_REDIRECTS, Transport, url_of
@@ -159,30 +160,27 @@ def test_without_time_nothing_is_sent() -> None:
 
 
 def test_a_connection_back_in_the_pool_is_not_shut_by_an_earlier_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
-    timers: list[Callable[[], None]] = []
+    came: list[Callable[[], object]] = []
 
-    class Timer:
-        daemon = True
+    class Deaf(Deadlines):
+        """The deadline had come just before it was cancelled."""
 
-        def __init__(self, seconds: float, bark: Callable[[], None]) -> None:
-            timers.append(bark)
-
-        def start(self) -> None: ...
-
-        def cancel(self) -> None: ...
+        def after(self, seconds: float, call: Callable[[], object]) -> Deadline:
+            came.append(call)
+            return super().after(seconds, call)
 
     def answer(seen: Seen) -> Says:
         if seen.path == "/second":
-            timers[0]()  # the first call's time is over while the second is under way
+            came[0]()  # the first call's time is over while the second is under way
         return Says(200, b"whole")
 
-    monkeypatch.setattr(threading, "Timer", Timer)
+    monkeypatch.setattr(connection, "DEADLINES", Deaf())
     with Site(answer) as site:
         transport = Transport(2)
         assert send(site.url + "/first", transport=transport).body == b"whole"
         assert send(site.url + "/second", transport=transport).body == b"whole"
         assert site.connections == 1
-        assert len(timers) == 2
+        assert len(came) == 2
 
 
 # --- never larger than the cap
