@@ -9,6 +9,7 @@ from shared.api import callback, request  # noqa: F401 (loaded as the environmen
 from shared.api.answer import problem
 from shared.errors import Problem, StoreUnavailable
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
+from shared.work import wakeups  # noqa: F401 (loaded as the environment starts)
 
 
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:

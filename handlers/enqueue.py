@@ -13,6 +13,7 @@ from shared.api.answer import Answer, problem
 from shared.errors import NotFound
 from shared.provider import callback_url  # noqa: F401 (loaded as the environment starts)
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
+from shared.work import wakeups  # noqa: F401 (loaded as the environment starts)
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The process function: a schedule event of any shape starts one tick; the tally is its answer."""
+"""The process function: a schedule's event of any shape, or wake-ups, start one tick; the tally is its answer."""
 
 from collections import Counter
 from functools import partial
@@ -11,7 +11,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from shared import aws, wiring
 from shared.provider import callback_url  # noqa: F401 (loaded as the environment starts)
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
-from shared.work import tick  # noqa: F401 (loaded as the environment starts)
+from shared.work import tick as _tick  # noqa: F401 (loaded as the environment starts)
+from shared.work.wakeups import woken
 
 metrics = Metrics(namespace="Meanwhile", service="meanwhile")
 METRICS = ("claimed", "expired", "completed", "snoozed", "retried", "buried", "lost", "unreachable")
@@ -22,7 +23,10 @@ def handler(event: Any, context: LambdaContext) -> dict[str, Counter[str]]:
     """Claim what is due, ask, settle. Returns, for each provider, how many tasks ended how."""
     logger = wiring.logger()  # first: it makes what shared/ logs JSON
     invite = None if event == INVITATION else partial(aws.invoke, context.invoked_function_arn, INVITATION)
-    tally = wiring.tick(lambda: context.get_remaining_time_in_millis() / 1000, invite).run()
+    named = woken(event, wiring.providers().keys())
+    gives_way = named is None and invite is not None
+    tick = wiring.tick(partial(_seconds_left, context), invite, providers=named, gives_way=gives_way)
+    tally = tick.run()
     logger.info("tick", extra={"tally": tally})
     for provider, counted in tally.items():
         nonzero = [name for name in METRICS if counted[name]]
@@ -32,3 +36,7 @@ def handler(event: Any, context: LambdaContext) -> dict[str, Counter[str]]:
             metrics.add_dimension(name="provider", value=provider)
             metrics.flush_metrics()
     return tally
+
+
+def _seconds_left(context: LambdaContext) -> float:
+    return context.get_remaining_time_in_millis() / 1000

@@ -6,7 +6,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared import wiring
-from shared.work import reconcile  # noqa: F401 (loaded as the environment starts)
+from shared.work import reconcile, wakeups  # noqa: F401 (loaded as the environment starts)
 
 
 def handler(_event: Any, context: LambdaContext) -> dict[str, Counter[str]]:

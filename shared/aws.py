@@ -15,20 +15,23 @@ from shared.logs import log
 SECRET_SECONDS = 300  # how long a secret is kept before it is read again
 
 
-def client(service: Literal["dynamodb", "s3", "stepfunctions", "lambda"], connections: int = 2) -> Any:
+def client(
+    service: Literal["dynamodb", "s3", "stepfunctions", "lambda", "sqs"], connections: int = 2, *, tries: int = 2
+) -> Any:
     """A client of a session of its own, so that any thread may make it, for as many calls at once.
 
     Somebody waits for each call, a user or a task whose lease runs: an answer or an error comes within 4 seconds.
     """
     options = {"signature_version": "s3v4"} if service == "s3" else {}  # or its links are of an older kind
-    made = boto3.session.Session().client(service, config=prompt(max_pool_connections=connections, **options))
+    config = prompt(tries, max_pool_connections=connections, **options)
+    made = boto3.session.Session().client(service, config=config)
     made.meta.events.register_first(f"needs-retry.{service}", _forget_pause)
     return made
 
 
-def prompt(**options: Any) -> Config:
-    """What keeps a call to AWS short: two tries of 0.9 seconds, at most a second between them."""
-    retries: Any = {"total_max_attempts": 2, "mode": "standard"}
+def prompt(tries: int = 2, **options: Any) -> Config:
+    """What keeps a call to AWS short: tries of 0.9 seconds to connect and to read, at most a second between two."""
+    retries: Any = {"total_max_attempts": tries, "mode": "standard"}
     return Config(connect_timeout=0.9, read_timeout=0.9, retries=retries, **options)
 
 

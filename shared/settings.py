@@ -98,6 +98,12 @@ class Settings:
         "queue", r"[^{}\s:]{1,128}", "1 to 128 characters without braces, colons or spaces", "begins every Redis key"
     )
     default_provider: str = _text("example", PROVIDER_NAME, "a provider name", "asked when a request names none")
+    wake_queue_url: str = _text(
+        "",
+        r"https?://\S+",
+        "the URL of an SQS queue",
+        "the SQS queue of wake-ups, which start a run when a task is due; empty: the schedule's runs alone",
+    )
     providers_dir: str = _text(
         "", os.path.isdir, "a directory", "a further directory of provider files, which win over shipped ones"
     )

@@ -6,7 +6,7 @@ top, so that this happens while the environment starts.
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from shared.work.parts import Parts
     from shared.work.reconcile import Reconciler
     from shared.work.tick import Invite, Tick
+    from shared.work.wakeups import WakeUps
     from shared.work.worker import Worker
 
 SHIPPED = Path(__file__).parent / "providers"
@@ -71,7 +72,18 @@ def queue() -> "Queue":
         url = aws.secret(setting)
     if not is_redis_url(url):
         raise SettingsError(f"REDIS_URL: {setting} holds no redis[s]:// or redis[s]-cluster:// URL")
-    return Queue(client_of(url), settings().queue_prefix)
+    wake = wake_ups()
+    return Queue(client_of(url), settings().queue_prefix, wake.send if wake else None)
+
+
+@cache
+def wake_ups() -> "WakeUps | None":
+    """What starts a run when something falls due, where there is a queue for it."""
+    if not (url := settings().wake_queue_url):
+        return None
+    from shared.work.wakeups import WakeUps
+
+    return WakeUps(url, lambda: aws.client("sqs", tries=1))
 
 
 @cache
@@ -186,10 +198,16 @@ def receiver() -> "Receiver":
     return Receiver(parts(), worker(), callback_urls(), aws.secret)
 
 
-def tick(remaining: Callable[[], float], invite: "Invite | None" = None) -> "Tick":
+def tick(
+    remaining: Callable[[], float],
+    invite: "Invite | None" = None,
+    *,
+    providers: Collection[str] | None = None,
+    gives_way: bool = False,
+) -> "Tick":
     from shared.work.tick import Tick
 
-    return Tick(parts(), worker(), remaining, invite)
+    return Tick(parts(), worker(), remaining, invite, providers=providers, gives_way=gives_way)
 
 
 @cache

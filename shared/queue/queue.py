@@ -5,7 +5,6 @@ names. Time is the server's alone. A completed task leaves nothing; no key carri
 for up to 200 tasks, and raises QueueUnavailable when Redis does not serve it.
 """
 
-import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,29 +17,32 @@ from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
 from shared.queue.client import TROUBLE, Client, Script, scan, unavailable
-from shared.queue.values import Add, Added, Claim, Claimed, End, Hold, Place, Settle, Which
+from shared.queue.rows import Row, ms, place, settled, told
+from shared.queue.values import NO_RUN, Add, Added, Claim, Claimed, End, Hold, Place, Run, Settle, Which
 from shared.task import Task
 
 BATCH = 200
 _SCRIPTS = Path(__file__).parent / "scripts"
 _PARTS = {  # what stands before each verb's own script
-    "add": ("prelude", "lines", "gate"),
-    "claim": ("prelude", "lines", "gate", "ring"),
-    "settle": ("prelude", "lines", "gate"),
+    "add": ("prelude", "lines", "gate", "wake"),
+    "claim": ("prelude", "lines", "gate", "wake", "ring"),
+    "settle": ("prelude", "lines", "gate", "wake"),
+    "rest": ("prelude", "lines", "gate", "wake"),
     "end": ("prelude", "lines"),
-    "hasten": ("prelude", "lines"),
+    "hasten": ("prelude", "lines", "gate", "wake"),
     "look": ("prelude", "gate"),
     "mend": ("prelude", "lines"),
 }
 _ANY_GENERATION = 2**53
-Row: TypeAlias = tuple[Any, ...]  # what a script is told of a task: the task first
+Wake: TypeAlias = Callable[[str, float], None]
+"""Starts a run of process for a provider in so many seconds, if it can; raises nothing."""
 LAYOUT = {
     "queue": ("sorted set", "task -> when it is due, epoch milliseconds; 0 while it is being processed: the truth"),
     "leases": ("sorted set", "task -> when its lease expires"),
     "state": ("hash", "task -> `generation:token.turn:came back`, what the scripts need"),
     "tasks": ("hash", "task -> its record (`record.py`), opaque to the scripts"),
     "dead": ("sorted set", "task -> when it was buried"),
-    "gate": ("hash", "the provider's shared pause, and what is left of its rate"),
+    "gate": ("hash", "the provider's shared pause, what is left of its rate, and when the next run is planned"),
     "jobs": ("set", "tasks with a job open at the provider, where the provider limits those"),
     "groups": ("hash", "task -> its group, where requests name groups"),
     "lines": ("sorted set", "`group`, due time and task, by text: who waits without an open job"),
@@ -50,6 +52,7 @@ LAYOUT = {
     "once": ("sorted set", "task -> when it is due, of those that came back once"),
     "often": ("sorted set", "task -> when it is due, of those that came back more often"),
     "served": ("sorted set", "what the release before kept of groups; `mend` removes it"),
+    "runs": ("sorted set", "run of process -> until when it is alive, where anything waits"),
 }
 """Each key as the scripts know it, its type and what it holds: `{queue:P}`, then `{queue:P}:leases` and so on."""
 _TYPES = ["zset" if kind == "sorted set" else kind for kind, _ in LAYOUT.values()]  # as Redis calls them
@@ -70,11 +73,15 @@ def without_redis(then: str) -> Iterator[None]:
 
 
 class Queue:
-    """The queue's verbs. All tasks of one call belong to one provider."""
+    """The queue's verbs. All tasks of one call belong to one provider.
 
-    def __init__(self, client: Client, prefix: str) -> None:
+    `wake`, where there is one, is called by whatever leaves tasks waiting that no run is there for.
+    """
+
+    def __init__(self, client: Client, prefix: str, wake: Wake | None = None) -> None:
         self._client = client
         self._prefix = prefix
+        self._wake = wake
         text = {path.stem: path.read_text() for path in _SCRIPTS.glob("*.lua")}
         whole = {verb: "".join(text[part] for part in (*parts, verb)) for verb, parts in _PARTS.items()}
         self._scripts = {verb: Script(client, script) for verb, script in whole.items()}
@@ -89,10 +96,10 @@ class Queue:
         A repeated call with the same token is answered "created" again.
         """
         rows = [
-            (task, generation, _ms(delay_seconds), record, group, int(has_job), turn, int(came_back))
+            (task, generation, ms(delay_seconds), record, group, int(has_job), turn, int(came_back))
             for task, generation, record, delay_seconds, group, has_job, turn, came_back in adds
         ]
-        answers = self._run("add", rows, (token, _ms(lease_seconds), *_limits(limits)))
+        answers = self._plan("add", rows, (token, ms(lease_seconds), *self._limits(limits)))
         return cast("list[Added]", [answer.decode() for answer in answers])
 
     def claim(
@@ -105,13 +112,15 @@ class Queue:
         which: Which = "ordinary",
         lost_token: str = "",
         limits: Limits = UNLIMITED,
+        run: Run = NO_RUN,
     ) -> Claim:
         """Take up to `limit` due tasks of a provider, or one that came back more often than once, under one lease.
 
         Not repeated when the reply is lost: what it took goes back with the next claim that names it as `lost_token`,
         else when the lease expires. Members that are no names, or whose state is junk, are removed and logged once.
         """
-        arguments = (token, _ms(lease_seconds), min(limit, BATCH), which, lost_token, *_limits(limits))
+        serves = (run.name, ms(run.alive_seconds), int(run.gives_way))
+        arguments = (token, ms(lease_seconds), min(limit, BATCH), which, lost_token, *self._limits(limits), *serves)
         wait_ms, once, often, expired, junk, *rest = self._call("claim", provider, arguments)
         tasks = [
             Claimed(Hold(task, int(generation), token, turn), int(came_back), record)
@@ -122,11 +131,24 @@ class Queue:
             log.error("state unreadable", extra={"provider": provider, "task": repr(name)})
         return Claim(tuple(tasks), None if wait_ms < 0 else wait_ms / 1000, bool(once), bool(often), expired)
 
-    def settle(self, rows: Sequence[Settle], health: Health = UNKNOWN) -> list[bool]:
+    def settle(self, rows: Sequence[Settle], health: Health = UNKNOWN, limits: Limits = UNLIMITED) -> list[bool]:
         """Say what becomes of tasks in hand, and how the provider is. False: lost, somebody else has the task now."""
-        spans = (_ms(health.shortest_seconds), _ms(health.longest_seconds))
-        heard = (_ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans)
-        return [bool(done) for done in self._run("settle", [_settled(row, health) for row in rows], heard)]
+        spans = (ms(health.shortest_seconds), ms(health.longest_seconds))
+        heard = (ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans)
+        rows_ = [settled(row, health) for row in rows]
+        return [bool(done) for done in self._plan("settle", rows_, (*heard, *self._limits(limits)))]
+
+    def rest(
+        self, provider: str, run: Run, limits: Limits, *, may_stay: bool = True, least_seconds: float = 0
+    ) -> float | None:
+        """Let a run leave a provider, and wake the next one when an attempt may begin, in `least_seconds` or later.
+
+        If it may, it stays where an attempt may begin within a second: then the seconds until that, else None.
+        """
+        arguments = (*self._limits(limits), run.name, int(may_stay), ms(least_seconds))
+        wake_ms, stay_ms = self._call("rest", provider, arguments)
+        self._wake_in(provider, wake_ms)
+        return None if stay_ms < 0 else stay_ms / 1000
 
     def end(self, ends: Sequence[End]) -> list[bool]:
         """Drop this generation or a lower one of tasks that ended elsewhere, or bury this one alone.
@@ -136,20 +158,17 @@ class Queue:
         """
         return [bool(done) for done in self._run("end", ends)]
 
-    def hasten(self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0) -> list[bool]:
+    def hasten(
+        self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0, limits: Limits = UNLIMITED
+    ) -> list[bool]:
         """Make this generation of each task due after the delay if it waits for longer. True where it did."""
-        rows = [(task, generation, _ms(delay_seconds)) for task, generation in waiting]
-        return [bool(done) for done in self._run("hasten", rows)]
+        rows = [(task, generation, ms(delay_seconds)) for task, generation in waiting]
+        return [bool(done) for done in self._plan("hasten", rows, self._limits(limits))]
 
     def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
         """Where each task stands, with its record if asked for; changes nothing."""
-        places = self._run("look", [(task,) for task in tasks], (int(records), *_limits(limits)))
-        return [
-            Place(
-                int(generation), _seconds(due), _seconds(lease), _seconds(buried), record, _seconds(wait), why.decode()
-            )
-            for generation, due, lease, buried, record, wait, why in places
-        ]
+        places = self._run("look", [(task,) for task in tasks], (int(records), *self._limits(limits)))
+        return [place(told_of) for told_of in places]
 
     def backlog(self, provider: str) -> int:
         """How many tasks are due and not in process, by this host's clock: an estimate."""
@@ -168,7 +187,7 @@ class Queue:
         """
         strays: set[bytes] = set()
         for number, key in enumerate(LAYOUT, 1):
-            if key in ("gate", "served"):
+            if key in ("gate", "served", "runs"):
                 continue
             cursor: bytes | None = None
             while cursor != b"0":
@@ -190,11 +209,26 @@ class Queue:
             self._call("end", provider, (1, "", name, _ANY_GENERATION, "dropped"))
             return None
 
+    def _plan(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...]) -> list[Any]:
+        """What a verb tells of each task that may leave tasks waiting; somebody is woken for them."""
+        replies = self._run(verb, rows, head)
+        for wake_ms in replies[::2]:
+            self._wake_in(rows[0][0].provider, wake_ms)
+        return list(chain.from_iterable(replies[1::2]))
+
+    def _wake_in(self, provider: str, wake_ms: int) -> None:
+        if self._wake and wake_ms >= 0:
+            self._wake(provider, wake_ms / 1000)
+
+    def _limits(self, limits: Limits) -> tuple[int | float, ...]:
+        attempt_ms = 0 if limits.rate_seconds is None else limits.rate_seconds * 1000
+        return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst, int(self._wake is not None)
+
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH]
-            answers += self._call(verb, batch[0][0].provider, head + _told(batch))
+            answers += self._call(verb, batch[0][0].provider, head + told(batch))
         return answers
 
     def _call(self, verb: str, provider: str, arguments: tuple[Any, ...]) -> Any:
@@ -212,35 +246,3 @@ class Queue:
             return call(*arguments)
         except TROUBLE as error:
             raise unavailable(error, self._client) from error
-
-
-def _told(rows: Sequence[Row]) -> Row:
-    """Rows as `rows` in the scripts reads them: field by field, and once what is the same in all."""
-    if len(rows) == 1:
-        task, *fields = rows[0]
-        return 1, "", task.name, *fields
-    tasks, *fields = zip(*rows, strict=True)
-    columns = [[task.name for task in tasks], *(field[:1] if len(set(field)) == 1 else field for field in fields)]
-    letters = "".join("e" if len(column) > 1 else "s" for column in columns)
-    return len(rows), letters, *chain.from_iterable(columns)
-
-
-def _settled(row: Settle, health: Health) -> Row:
-    hold, becomes, delay_seconds, record, has_job, attempted, turn = row
-    name = hold.task.name
-    reply = int(name in health.well) - int(name in health.unwell)
-    waits = (_ms(delay_seconds), record or "", int(has_job), int(attempted), turn)
-    return hold.task, hold.token, hold.generation, becomes, *waits, reply
-
-
-def _limits(limits: Limits) -> tuple[int | float, ...]:
-    attempt_ms = 0 if limits.rate_seconds is None else limits.rate_seconds * 1000
-    return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst
-
-
-def _ms(seconds: float) -> int:
-    return math.ceil(max(seconds, 0) * 1000) if seconds else 0
-
-
-def _seconds(ms: int | None) -> float | None:
-    return None if ms is None else ms / 1000

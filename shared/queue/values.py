@@ -73,6 +73,20 @@ class End(NamedTuple):
     becomes: Literal["buried", "forgotten", "dropped"]
 
 
+class Run(Struct, frozen=True):
+    """A run of process that claims: its name, and for how long it is alive after each claim, while anything waits.
+
+    `gives_way`: it leaves alone a provider that another run serves in time.
+    """
+
+    name: str
+    alive_seconds: float
+    gives_way: bool = False
+
+
+NO_RUN = Run("", 0)
+
+
 class Claimed(Struct, frozen=True):
     """A task handed out by `claim`. `record` is what was added, or None if Redis has lost it.
 

@@ -44,7 +44,7 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
         {one.hold.task.name: Finding(one.outcome, one.record) for one in settlements if one.outcome and one.record}
     )
     tally: Counter[str] = Counter()
-    done = queue.settle([_row(one) for one in settlements], health)
+    done = queue.settle([_row(one) for one in settlements], health, provider.rules.limits)
     for settlement, is_done in zip(settlements, done, strict=True):
         counts_as = settlement.counts_as if is_done or settlement.becomes == "forgotten" else "lost"
         tally[counts_as] += 1

@@ -5,21 +5,22 @@ worker: those that came back once are worked on together, beside no other; one t
 a crash affects no other task. Ticks may overlap: no two claim the same task.
 
 A tick ends when its window is over and its attempts are finished; before that when none is under way and nothing falls
-due within IDLE_SECONDS; at the latest just before the function's time is over, when it leaves attempts to their leases.
+due within IDLE_SECONDS, or at hand where wake-ups start the next one; at the latest just before the function's time is
+over, when it leaves attempts to their leases.
 A settling that failed is tried again until then, after the attempts themselves have ended.
 """
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shared.errors import StoreUnavailable
 from shared.logs import log
-from shared.queue import Claimed, Which
+from shared.queue import Claimed, Run, Which, new_token
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, report_dropped
 from shared.work.tick_queue import REST_SECONDS, Tally, TickQueue
@@ -28,13 +29,17 @@ from shared.work.worker import Worker
 Invite: TypeAlias = Callable[[int], None]  # starts so many further ticks; raises nothing
 
 SETTLE_SECONDS = 5.0  # kept back at the end of the function's time for storing and settling
+AT_HAND_SECONDS = 1.0  # where wake-ups start ticks, one waits for no more than this, and looks so often
+ALIVE_SECONDS = 2.0  # how long a tick counts as alive, beyond TICK_SECONDS, after it has claimed
 
 
 @dataclass(slots=True)
 class Tick:
-    """One tick over all providers; `remaining` tells the seconds that the function has left.
+    """One tick over all providers, or those that it was started for; `remaining` tells the seconds that the function
+    has left.
 
-    `monotonic` tells seconds, `make_pool` makes a pool of so many threads.
+    `monotonic` tells seconds, `make_pool` makes a pool of so many threads. `gives_way`: it leaves alone what another
+    tick serves in time.
     """
 
     parts: Parts
@@ -44,11 +49,14 @@ class Tick:
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     make_pool: Callable[[int], Executor] = ThreadPoolExecutor
+    providers: Collection[str] | None = None
+    gives_way: bool = False
     queue: TickQueue = field(init=False)
     pool: Executor = field(init=False)
     in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
     came_back: dict[Which, list[str]] = field(default_factory=lambda: {"once": [], "often": []})
     plenty: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
     alone: bool = False
     window_seconds: float = 0
     began: float = 0
@@ -60,7 +68,12 @@ class Tick:
         self.window_seconds = min(settings.window_seconds, self.remaining() - settings.attempt_seconds - SETTLE_SECONDS)
         self.began = self.monotonic()
         self.look_for_help_at = settings.tick_seconds
-        self.queue = TickQueue(self.parts, self.monotonic)
+        self.queue = TickQueue(
+            self.parts,
+            self.monotonic,
+            [name for name in self.parts.providers if self.providers is None or name in self.providers],
+            Run(new_token() if settings.wake_queue_url else "", settings.tick_seconds + ALIVE_SECONDS, self.gives_way),
+        )
         self.pool = self.make_pool(settings.parallel_tasks)
         try:
             if self.knows_time():
@@ -81,7 +94,10 @@ class Tick:
 
     def loop(self) -> None:
         while True:
-            wait_seconds = self.refill() if self.elapsed() < self.window_seconds else math.inf
+            is_open = self.elapsed() < self.window_seconds
+            wait_seconds = self.refill() if is_open else math.inf
+            if not is_open:
+                self.rest()
             if self.in_flight:
                 self.call_for_help()
                 self.collect(wait_seconds)
@@ -92,10 +108,12 @@ class Tick:
                     return
             elif self.queue.unsettled and self.remaining() > SETTLE_SECONDS:
                 self.sleep(min(wait_seconds, REST_SECONDS, self.remaining() - SETTLE_SECONDS))
-            elif wait_seconds > min(self.parts.settings.idle_seconds, self.window_seconds - self.elapsed()):
-                return
             else:
-                self.sleep(min(wait_seconds, self.parts.settings.tick_seconds))
+                if wait_seconds > min(self.idle_seconds, self.window_seconds - self.elapsed()):
+                    wait_seconds = self.rest()
+                    if wait_seconds == math.inf:
+                        return
+                self.sleep(min(wait_seconds, self.look_seconds))
             self.queue.settle_again()
 
     def leave(self) -> None:
@@ -109,6 +127,27 @@ class Tick:
             words += [self.pool.submit(self.worker.say_finished, one) for one in waiting]
         if words:
             wait(words, timeout=max(0.0, self.remaining() - SETTLE_SECONDS / 2))
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long it waits for something to fall due."""
+        return AT_HAND_SECONDS if self.queue.run.name else self.parts.settings.idle_seconds
+
+    @property
+    def look_seconds(self) -> float:
+        """How often it looks for what is new: while it is there nobody plans another."""
+        tick_seconds = self.parts.settings.tick_seconds
+        return min(tick_seconds, AT_HAND_SECONDS) if self.queue.run.name else tick_seconds
+
+    def rest(self) -> float:
+        """Leave every provider to the next tick, but those for which it stays; the seconds for that, infinite: none."""
+        stays = [math.inf]
+        for provider in [*self.queue.tally] if self.queue.run.name else ():
+            if provider not in self.left:
+                seconds = self.queue.rest(provider, may_stay=self.elapsed() < self.window_seconds)
+                stays.append(math.inf if seconds is None else seconds)
+                self.left |= {provider} if seconds is None else set()
+        return min(stays)
 
     @property
     def free(self) -> int:
@@ -140,7 +179,8 @@ class Tick:
         """
         going, tally = Counter(claimed.hold.task.provider for claimed in self.in_flight.values()), self.queue.tally
         last, self.queue.silent = self.queue.silent, ""
-        hungry = sorted(self.parts.providers, key=lambda one: (one == last, going[one], tally[one]["claimed"]))
+        serves = [provider for provider in tally if provider not in self.left]
+        hungry = sorted(serves, key=lambda one: (one == last, going[one], tally[one]["claimed"]))
         waits: dict[str, float] = {}
         while hungry and self.free > 0:
             share = math.ceil(self.free / len(hungry))
@@ -188,7 +228,7 @@ class Tick:
 
     def collect(self, wait_seconds: float) -> None:
         """Wait until an attempt finishes or it is time to look again, then settle what has finished."""
-        look = math.inf if self.alone or self.free <= 0 else min(wait_seconds, self.parts.settings.tick_seconds)
+        look = math.inf if self.alone or self.free <= 0 else min(wait_seconds, self.look_seconds)
         if self.queue.unsettled:
             look = min(look, REST_SECONDS)
         timeout = max(0.0, min(look, self.remaining() - SETTLE_SECONDS / 2))

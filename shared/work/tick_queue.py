@@ -5,13 +5,13 @@ What is shared by all providers is met once: after a call without an answer nobo
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shared.errors import QueueUnavailable, QueueUnreachable
 from shared.logs import log
-from shared.queue import Claim, Which, new_token
+from shared.queue import Claim, Run, Which, new_token
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, settle
 
@@ -30,11 +30,14 @@ class TickQueue:
 
     `unsettled` is what could not be settled, in the batches that it came in; `lost_tokens` are those of claims without
     a reply, the oldest first, for each provider; `silent` is the provider of the last call without one, and `silences`
-    how many there were in a row: in a cluster one node may be silent alone. `monotonic` tells seconds.
+    how many there were in a row: in a cluster one node may be silent alone. `monotonic` tells seconds, `run` is this
+    tick as others know it.
     """
 
     parts: Parts
     monotonic: Callable[[], float]
+    providers: Collection[str]
+    run: Run
     tally: Tally = field(init=False)
     unsettled: list[tuple[str, list[Settlement]]] = field(default_factory=list)
     lost_tokens: dict[str, list[str]] = field(default_factory=dict)
@@ -44,7 +47,7 @@ class TickQueue:
     store_rests_until: float = -math.inf
 
     def __post_init__(self) -> None:
-        self.tally = {provider: Counter() for provider in self.parts.providers}
+        self.tally = {provider: Counter() for provider in self.providers}
 
     @property
     def is_resting(self) -> bool:
@@ -75,6 +78,7 @@ class TickQueue:
                 which=which,
                 lost_token=lost[0] if lost else token,  # its own, should the client repeat it over a new connection
                 limits=self.parts.providers[provider].rules.limits,
+                run=self.run,
             )
         except QueueUnavailable as error:
             if isinstance(error, QueueUnreachable):
@@ -86,6 +90,22 @@ class TickQueue:
         self.tally[provider]["claimed"] += len(claim.tasks)
         self.tally[provider]["expired"] += claim.expired
         return claim
+
+    def rest(self, provider: str, *, may_stay: bool) -> float | None:
+        """Leave a provider to the next run, or stay: in so many seconds an attempt may begin. None: it was left."""
+        if self.is_resting:
+            return None
+        try:
+            return self.parts.queue.rest(
+                provider,
+                self.run,
+                self.parts.providers[provider].rules.limits,
+                may_stay=may_stay,
+                least_seconds=0 if self.tally[provider]["claimed"] else self.parts.settings.tick_seconds,
+            )
+        except QueueUnavailable as error:  # the schedule's next run comes all the same
+            self._failed(provider, error)
+            return None
 
     def settle(self, provider: str, settlements: list[Settlement]) -> None:
         """Settle these, or keep them for later."""

@@ -108,7 +108,7 @@ def watch(setattr_: Callable[[Any, str, Any], object], taken: Callable[[Step], o
     telling(Transport, "send")
 
 
-def patient(**options: Any) -> Config:
+def patient(tries: int = 2, **options: Any) -> Config:
     """Calls to AWS that are not cut because this machine is busy; how short they are kept is tested elsewhere."""
     return Config(connect_timeout=WAIT_SECONDS, read_timeout=WAIT_SECONDS, **options)
 

@@ -4,13 +4,13 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
 
-from handlers.process import METRICS
-from shared import wiring
+from handlers.process import INVITATION, METRICS, handler
+from shared import aws, wiring
 from shared.errors import SettingsError
 from shared.task import Task
 from tests.support.api_events import Context, sample
@@ -180,8 +180,10 @@ class Busy:
 
     def __init__(self) -> None:
         self.may_invite: list[bool] = []
+        self.how: dict[str, Any] = {}
 
-    def tick(self, remaining: Callable[[], float], invite: Callable[[int], None] | None) -> "Busy":
+    def tick(self, remaining: Callable[[], float], invite: Callable[[int], None] | None, **how: Any) -> "Busy":
+        self.how = how
         self.may_invite.append(invite is not None)
         if invite:
             invite(3)
@@ -196,6 +198,28 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Busy:
     busy = Busy()
     monkeypatch.setattr(wiring, "tick", busy.tick)
     return busy
+
+
+def woken_by(*bodies: str) -> dict[str, Any]:
+    return {"Records": [{"messageId": "1", "body": body, "eventSource": "aws:sqs"} for body in bodies]}
+
+
+@pytest.mark.parametrize(
+    ("event", "how"),
+    [
+        (woken_by("example", "unknown"), {"providers": {"example"}, "gives_way": False}),
+        (woken_by("junk"), {"providers": set(), "gives_way": False}),
+        ({"source": "aws.events"}, {"providers": None, "gives_way": True}),
+        (INVITATION, {"providers": None, "gives_way": False}),
+    ],
+    ids=["wake-ups", "a bad message", "schedule", "invitation"],
+)
+def test_what_a_run_serves_depends_on_what_started_it(
+    deployed: Deployment, busy: Busy, event: Any, how: dict[str, Any]
+) -> None:
+    deployed.patch.setattr(aws, "invoke", lambda *_: None)
+    handler(event, cast(Any, Context()))
+    assert busy.how == how
 
 
 def test_a_run_invites_others_by_events_that_make_them_invite_nobody(deployed: Deployment, busy: Busy) -> None:

@@ -10,7 +10,8 @@ import pytest
 from fakeredis.commands_mixins import server_mixin
 
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import Add, Becomes, Claim, End, Hold, Queue, Settle
+from shared.queue import Add, Becomes, Claim, End, Hold, Queue, Run, Settle
+from shared.queue.values import NO_RUN
 from shared.task import Task
 from tests.support.keys import PROVIDER, Bench
 from tests.support.memory_queue import MemoryQueue
@@ -32,21 +33,36 @@ class Crowd:
     bench: Bench
     random: Random
     double: MemoryQueue
+    is_woken: bool
     holds: list[Hold] = field(default_factory=list)
     tasks: int = 0
 
     def __post_init__(self) -> None:
         self.double_bench = Bench(self.double)
+        self.wakes: dict[Any, list[float]] = {self.queue: [], self.double: []}
+        for queue, wakes in self.wakes.items() if self.is_woken else ():
+            queue._wake = lambda _, seconds, wakes=wakes: wakes.append(seconds)
         self.limits = self.random.choice(LIMITS)
         self.groups = ["", *(f"group {number}" for number in range(self.random.choice([1, 3, 40])))]
 
     def both(self, call: Callable[[Any], Any]) -> Any:
         reply = call(self.queue)
         assert call(self.double) == reply
+        assert self.wakes[self.queue] == self.wakes[self.double]
         return reply
 
     def step(self, number: int) -> None:
-        wishes = [self.add, self.begin, self.claim, self.claim, self.claim, self.settle, self.end, self.pass_]
+        wishes = [
+            self.add,
+            self.begin,
+            self.claim,
+            self.claim,
+            self.claim,
+            self.settle,
+            self.rest,
+            self.end,
+            self.pass_,
+        ]
         self.random.choice(wishes)(f"token {number}")
         assert self.bench.parts().keys() == self.double_bench.parts().keys()
         for part, members in self.bench.parts().items():
@@ -73,6 +89,7 @@ class Crowd:
             "limit": self.random.choice([1, 3, 7, 20, 200]),
             "which": self.random.choice(["ordinary"] * 5 + ["once", "often"]),
             "lost_token": self.random.choice(["", "", "", *(hold.token for hold in self.holds[-1:])]),
+            "run": self.run() if self.is_woken else NO_RUN,
         }
 
         def claimed(queue: Any) -> Claim:
@@ -93,7 +110,15 @@ class Crowd:
         well = Health(well=frozenset(hold.task.name for hold in some))
         errors = Health(errors=3, errors_to_pause=2, shortest_seconds=3, longest_seconds=7)
         health = self.random.choice([UNKNOWN, UNKNOWN, well, errors, Health(pause_seconds=5)])
-        self.both(lambda queue: queue.settle(rows, health))
+        self.both(lambda queue: queue.settle(rows, health, self.limits))
+
+    def run(self) -> Run:
+        return Run(f"run {self.random.randint(1, 3)}", 7, self.random.random() < 0.2)
+
+    def rest(self, token: str) -> None:
+        run, may_stay, least = self.run(), self.random.random() < 0.5, self.random.choice([0, 5])
+        how = {"may_stay": may_stay, "least_seconds": least}
+        self.both(lambda queue: queue.rest(PROVIDER, run, self.limits, **how))
 
     def end(self, token: str) -> None:
         few = [Task(PROVIDER, f"t{number}") for number in self.random.sample(range(self.tasks + 5), 5)]
@@ -101,18 +126,19 @@ class Crowd:
             ends = [End(few[0], 1, "buried"), End(few[1], 1, "forgotten"), End(few[2], 1, "dropped")]
             self.both(lambda queue: queue.end(ends))
         else:
-            self.both(lambda queue: queue.hasten([(one, 1) for one in few]))
+            self.both(lambda queue: queue.hasten([(one, 1) for one in few], 0, self.limits))
 
     def pass_(self, token: str) -> None:
         self.double.now_ms += self.random.choice([0, 1, 4, 4000, 31_000, 100_000])
 
 
 @pytest.mark.parametrize("redis_kind", ["fakeredis"], indirect=True)
+@pytest.mark.parametrize("is_woken", [False, True], ids=["by schedule", "woken"])
 @pytest.mark.parametrize("seed", range(8))
 def test_in_a_crowd_the_double_does_as_the_scripts(
-    bare_queue: Queue, bench: Bench, monkeypatch: pytest.MonkeyPatch, seed: int
+    bare_queue: Queue, bench: Bench, monkeypatch: pytest.MonkeyPatch, seed: int, is_woken: bool
 ) -> None:
-    crowd = Crowd(bare_queue, bench, Random(seed), MemoryQueue())
+    crowd = Crowd(bare_queue, bench, Random(seed), MemoryQueue(), is_woken)
     one_time(monkeypatch, crowd.double)
     for number in range(40):
         crowd.step(number)

@@ -11,7 +11,7 @@ from redis import Redis
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNLIMITED, Health, Limits
-from shared.queue import Add, Becomes, End, Hold, Queue, Settle, Which
+from shared.queue import Add, Becomes, End, Hold, Queue, Run, Settle, Which
 from shared.queue.queue import _PARTS, _TYPES
 from tests.support.desk import SETTLING, Desk, task
 from tests.support.keys import PARTS, PREFIX, PROVIDER, key_of
@@ -47,6 +47,7 @@ def every_verb(desk: Desk) -> dict[str, Callable[[], object]]:
         "claim": lambda: desk.claim(limit=5),
         "settle": lambda: desk.queue.settle([Settle(hold[name], name, 5, "{}") for name in becomes]),
         "end": lambda: desk.queue.end([End(task("end"), 1, "forgotten"), End(task("due"), 1, "buried")]),
+        "rest": lambda: desk.queue.rest(PROVIDER, Run("run", 3), UNLIMITED),
         "hasten": lambda: desk.queue.hasten([(task("later"), 1)]),
         "look": lambda: desk.queue.look([task("due"), task("complete")], records=True),
         "mend": lambda: desk.queue._call("mend", PROVIDER, (1, "0", *_TYPES)),
@@ -305,6 +306,6 @@ def test_scripts_that_the_server_has_forgotten_are_loaded_again(desk: Desk) -> N
 def test_nothing_that_lives_has_a_ttl(desk: Desk) -> None:
     for call in every_verb(desk).values():
         call()
-    gone = ("gate", "served", "job_lines", "job_ring")
+    gone = ("gate", "served", "runs", "job_lines", "job_ring")
     assert desk.keys.dump().keys() == {key_of(PROVIDER, part) for part in PARTS if part not in gone}
     assert desk.keys.lasting()

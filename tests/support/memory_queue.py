@@ -6,13 +6,15 @@ from typing import Literal
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import BATCH, Add, Added, Claim, Claimed, End, Hold, Place, Settle, Which
+from shared.queue import BATCH, Add, Added, Claim, Claimed, End, Hold, Place, Run, Settle, Wake, Which
+from shared.queue.values import NO_RUN
 from shared.task import Task
 from tests.support.clock import START_MS
 from tests.support.keys import Dump, key_of
 from tests.support.memory_gate import AGAIN_MS, Pass, hear
 from tests.support.memory_lines import Round, catch_up, due_in, line_up, oldest, step_out, tidy
 from tests.support.memory_parts import Parts, State, whole_ms
+from tests.support.memory_wake import HAND_MS, STANDS_MS, begins_in, is_served, plan
 
 MARKS = {"buried": "b", "forgotten": "f"}
 ENDS: dict[str, Literal["buried", "forgotten"]] = {"b": "buried", "f": "forgotten"}
@@ -25,6 +27,7 @@ class MemoryQueue:
         self.now_ms = START_MS
         self.unavailable = False
         self._providers: dict[str, Parts] = {}
+        self._wake: Wake | None = None
 
     def copy(self) -> "MemoryQueue":
         twin = MemoryQueue()
@@ -89,6 +92,8 @@ class MemoryQueue:
         line_up(parts, [(name, parts.queue[name], came_back) for name, came_back in waiting], self.now_ms)
         if gate:
             gate.admit(begun)
+        if waiting:
+            self._plan(adds[0].task.provider, limits)
         return answers
 
     def claim(
@@ -101,8 +106,16 @@ class MemoryQueue:
         which: Which = "ordinary",
         lost_token: str = "",
         limits: Limits = UNLIMITED,
+        run: Run = NO_RUN,
     ) -> Claim:
         parts = self._parts(provider)
+        is_late = any(1 <= due <= self.now_ms - STANDS_MS for due in parts.queue.values())
+        if run.gives_way and not is_late and is_served(parts, self.now_ms, but=run.name):
+            return Claim((), None, once=False, often=False, expired=0)
+        if run.name and parts.queue:
+            if run.name not in parts.runs:
+                parts.gate.pop("planned", None)
+            parts.runs[run.name] = self.now_ms + whole_ms(run.alive_seconds)
         expired = self._bring_back(parts, lost_token)
         in_line = len(parts.lines) + len(parts.job_lines) + len(parts.once) + len(parts.often)
         if len(parts.queue) != len(parts.leases) + in_line:
@@ -129,7 +142,24 @@ class MemoryQueue:
         once, often = (due_in(place, self.now_ms) > 0 for place in (parts.once, parts.often))
         return Claim(claimed, None if wait_ms is None else wait_ms / 1000, once, often, expired)
 
-    def settle(self, rows: Sequence[Settle], health: Health = UNKNOWN) -> list[bool]:
+    def rest(
+        self, provider: str, run: Run, limits: Limits, *, may_stay: bool = True, least_seconds: float = 0
+    ) -> float | None:
+        parts, least_ms = self._parts(provider), whole_ms(least_seconds)
+        for dead in [name for name, until in parts.runs.items() if until <= self.now_ms]:
+            del parts.runs[dead]
+        until = parts.runs.pop(run.name, None)
+        wait_ms = max(least_ms, begins_in(parts, limits, self.now_ms))
+        if may_stay and not is_served(parts, self.now_ms) and wait_ms <= HAND_MS:
+            if until is not None:
+                parts.runs[run.name] = until
+            return wait_ms / 1000
+        if not parts.queue:
+            parts.gate.pop("planned", None)
+        self._plan(provider, limits, least_ms)
+        return None
+
+    def settle(self, rows: Sequence[Settle], health: Health = UNKNOWN, limits: Limits = UNLIMITED) -> list[bool]:
         if not rows:
             return []
         parts = self._parts(rows[0].hold.task.provider)
@@ -146,12 +176,15 @@ class MemoryQueue:
                 self._leave(parts, name, state, is_dead=becomes == "buried")
         line_up(parts, waiting, self.now_ms)
         hear(parts, rows, held, health, self.now_ms)
+        self._plan(rows[0].hold.task.provider, limits)
         return done
 
     def end(self, ends: Sequence[End]) -> list[bool]:
         return [self._end(*end) for end in ends]
 
-    def hasten(self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0) -> list[bool]:
+    def hasten(
+        self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0, limits: Limits = UNLIMITED
+    ) -> list[bool]:
         hastened, due = [], self.now_ms + whole_ms(delay_seconds)
         for task, generation in waiting:
             parts, name = self._parts(task.provider), task.name
@@ -161,6 +194,8 @@ class MemoryQueue:
                 step_out(parts, [name])
                 parts.queue[name] = due
                 line_up(parts, [(name, due, state.came_back)], self.now_ms)
+        if waiting:
+            self._plan(waiting[0][0].provider, limits)
         return hastened
 
     def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
@@ -177,6 +212,12 @@ class MemoryQueue:
         left = {*parts.leases, *parts.state, *parts.tasks, *parts.jobs, *parts.groups}
         strays = left - parts.queue.keys() - parts.dead.keys() | parts.dead.keys() - parts.state.keys()
         return [Task(provider, name) for name in sorted(strays)]
+
+    def _plan(self, provider: str, limits: Limits, floor_ms: float = 0) -> None:
+        if self._wake:
+            wait_ms = plan(self._parts(provider), limits, self.now_ms, floor_ms)
+            if wait_ms is not None:
+                self._wake(provider, wait_ms / 1000)
 
     def _parts(self, provider: str) -> Parts:
         if self.unavailable:

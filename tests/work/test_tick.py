@@ -1,6 +1,7 @@
 """A tick keeps every slot busy, leaves nobody waiting for the slowest, and is back before its time is over."""
 
 import itertools
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.errors import QueueUnavailable, QueueUnreachable
-from shared.limits import Health
+from shared.limits import Health, Limits
 from shared.outcome import Pending, Retry
 from shared.queue import Add, Claim, Claimed, End, Settle
 from shared.reasons import Reason
@@ -30,6 +31,7 @@ from shared.work.worker import Worker
 from tests.support import asking
 from tests.support.backend import Backend, QueueBackend
 from tests.support.clock import Clock
+from tests.support.keys import key_of
 from tests.support.parts import parts_of
 from tests.support.redis_servers import SERVERS
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
@@ -67,6 +69,13 @@ class Doing(Worker):
 
 def snoozed(claimed: Claimed, seconds: float = 0) -> Settlement:
     return Settlement(claimed.hold, counts_as="snoozed", delay_seconds=seconds, attempted=True)
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def call(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return call
 
 
 class Inline(Executor):
@@ -146,20 +155,37 @@ class Bed(QueueBackend):
         pool: Callable[[int], Executor] = lambda _: Inline(),
         remaining: Callable[[], float] | None = None,
         invite: Callable[[int], None] | None = None,
-        **settings: float,
+        woken: dict[str, Any] | None = None,
+        **settings: float | str,
     ) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0, for each provider."""
         parts = parts_of(
             cast(Store, Trusting()), self.queue, dict.fromkeys(providers, PROVIDER), self.clock, **settings
         )
         outside = (self.clock.monotonic, self.sleep, pool)
-        tally = Tick(parts, worker, remaining or self.remaining, invite, *outside).run()
+        tally = Tick(parts, worker, remaining or self.remaining, invite, *outside, **woken or {}).run()
         return {provider: dict(+counter) for provider, counter in tally.items()}
 
 
 @pytest.fixture
 def bed(queue_backend: QueueBackend) -> Bed:
     return Bed(**vars(queue_backend))
+
+
+class Woken:
+    """Ticks over a queue that wakes: what it asked for, as provider and whole seconds."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.bed, self.wakes = bed, list[tuple[str, int]]()
+        bed.queue._wake = lambda provider, seconds: self.wakes.append((provider, math.ceil(seconds)))
+
+    def tick(self, worker: Worker, **options: Any) -> dict[str, dict[str, int]]:
+        return self.bed.tick(worker, wake_queue_url="https://sqs/wake", **options)
+
+
+@pytest.fixture
+def woken(bed: Bed) -> Woken:
+    return Woken(bed)
 
 
 # --- what is taken, and how often it is looked for
@@ -746,11 +772,11 @@ def test_settling_is_tried_again_while_every_slot_is_taken(bed: Bed) -> None:
     settle, settled, waited = bed.queue.settle, threading.Event(), list[bool]()
     begun = threading.Event()
 
-    def once_without(rows: Any, health: Health) -> Any:
+    def once_without(rows: Any, health: Health, limits: Limits) -> Any:
         if not begun.is_set():
             raise QueueUnavailable("Redis: out of memory")
         settled.set()
-        return settle(rows, health)
+        return settle(rows, health, limits)
 
     def work(claimed: Claimed) -> None:
         if claimed.hold.task.name == "next":
@@ -1144,3 +1170,87 @@ def test_the_stores_time_is_known_before_anything_is_claimed(bed: Bed) -> None:
     bed.patch.setattr(Trusting, "know_time", lambda _: known.append(len(bed.redis.calls)))
     assert bed.tick(Doing())["example"]["completed"] == 1
     assert known == [0]
+
+
+# --- woken: it leaves as soon as nothing is at hand, and says when the next one must come
+
+
+def test_a_woken_tick_ends_where_nothing_is_at_hand_and_plans_the_next(woken: Woken, bed: Bed) -> None:
+    bed.seed("a")
+    bed.seed("later", due_seconds=12)
+    assert woken.tick(Doing()) == {"example": {"claimed": 1, "completed": 1}}
+    assert (bed.slept, woken.wakes) == ([], [("example", 12)])
+
+
+def test_it_waits_for_what_is_at_hand(woken: Woken, bed: Bed) -> None:
+    bed.seed("a", due_seconds=0.6)
+    assert woken.tick(Doing()) == {"example": {"claimed": 1, "completed": 1}}
+    assert woken.wakes == []
+
+
+def test_while_an_attempt_is_under_way_it_looks_each_second_for_what_is_new(woken: Woken, bed: Bed) -> None:
+    held, waits = bed.seed("a"), list[float]()
+
+    def wait(futures: Any, timeout: float, return_when: str) -> tuple[set[Any], set[Any]]:
+        waits.append(timeout)
+        bed.pass_(timeout)
+        if len(waits) < 3:
+            return set(), set(futures)
+        for future in futures:
+            future.set_result(Settlement(structs.replace(held, token="lost")))
+        return set(futures), set()
+
+    bed.patch.setattr("shared.work.tick.wait", wait)
+    woken.tick(Doing(), pool=lambda _: Together())
+    assert waits == [1, 1, 1]
+
+
+def test_at_the_end_of_its_window_it_calls_the_next_at_once(woken: Woken, bed: Bed) -> None:
+    bed.fill(40)
+    slow = Doing(lambda _: bed.pass_(1))
+    tally = woken.tick(slow, window_seconds=10, parallel_tasks=1)["example"]
+    assert tally["claimed"] < 40
+    assert woken.wakes == [("example", 0)]
+
+
+def test_it_serves_those_that_it_was_started_for(woken: Woken, bed: Bed) -> None:
+    bed.seed("a")
+    bed.seed("b", provider="coin")
+    only = {"providers": ["coin", "unknown"]}
+    assert woken.tick(Doing(), providers=("coin", "example"), woken=only) == {"coin": {"claimed": 1, "completed": 1}}
+    assert bed.state() == {"a": ("waiting", 1)}
+
+
+def test_one_that_finds_nothing_comes_back_no_sooner_than_after_tick_seconds(woken: Woken, bed: Bed) -> None:
+    bed.seed("a", due_seconds=2)
+    assert woken.tick(Doing()) == {"example": {}}
+    assert woken.wakes == [("example", 5)]
+
+
+def test_the_schedules_tick_gives_way_to_another(woken: Woken, bed: Bed) -> None:
+    bed.seed("a")
+    bed.bench.keys.write(key_of("example", "runs"), "another", bed.bench.keys.now() + 60_000)
+    assert woken.tick(Doing(), woken={"gives_way": True}) == {"example": {}}
+    assert woken.tick(Doing()) == {"example": {"claimed": 1, "completed": 1}}
+
+
+def test_a_provider_that_was_left_is_not_claimed_from_again(woken: Woken, bed: Bed) -> None:
+    """Whoever adds to it meanwhile plans for itself."""
+    bed.seed("later", provider="coin", due_seconds=20)
+    bed.seed("a")
+
+    def come() -> None:
+        bed.seed("at hand", due_seconds=0.5)
+        bed.meanwhile(bed, "sleep", before=lambda: bed.seed("new", provider="coin"))
+
+    bed.meanwhile(bed.queue, "rest", before=come)
+    tally = woken.tick(Doing(), providers=("coin", "example"))
+    assert tally == {"coin": {}, "example": {"claimed": 2, "completed": 2}}
+    assert woken.wakes == [("coin", 20)]
+
+
+def test_without_redis_it_leaves_all_the_same(woken: Woken, bed: Bed) -> None:
+    bed.seed("later", due_seconds=12)
+    bed.patch.setattr(bed.queue, "rest", raising(QueueUnreachable("it is away")))
+    assert woken.tick(Doing()) == {"example": {"unreachable": 1}}
+    assert woken.wakes == []

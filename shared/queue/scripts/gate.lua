@@ -5,6 +5,7 @@
 --   pauses    how many pauses there were in a row
 --   slow      after a pause: how many attempts may be under way at once, one more with each good reply
 --   full_at   when its rate will have saved up a whole burst, ms
+--   planned   see wake
 local AGAIN_MS = 1000 -- how soon to look again for what somebody else's attempt may free
 
 -- A number from the gate, nil for junk.
@@ -19,11 +20,12 @@ local function pause_end(text)
   return at and at <= HORIZON and at or nil
 end
 
--- Four of ARGV: how many attempts at once, jobs open at once, ms per attempt, how many of those may be saved up; 0: any.
+-- Five of ARGV: how many attempts at once, jobs open at once, ms per attempt, how many of those may be saved up (0: any),
+-- '1': messages that start runs are sent (see wake).
 local function limits_at(first)
   return {
     parallel = tonumber(ARGV[first]), open_jobs = tonumber(ARGV[first + 1]),
-    attempt_ms = tonumber(ARGV[first + 2]), burst = tonumber(ARGV[first + 3]),
+    attempt_ms = tonumber(ARGV[first + 2]), burst = tonumber(ARGV[first + 3]), plans = ARGV[first + 4] == '1',
   }
 end
 

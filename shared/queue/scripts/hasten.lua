@@ -2,9 +2,11 @@
 --
 -- Promise   a task that waits with this generation for longer than the delay is due after it; one that is due sooner
 --           keeps its turn; one that is processed, dead, or of another generation is not touched. Nothing else changes.
--- ARGV      for each task: name, generation, delay in ms
--- Returns   for each task: 1 due sooner than before, 0 nothing changed
-local asked, replies, waiting, dues, backs, scores = rows(1, { 'name', 'generation', 'delay_ms' }), {}, {}, {}, {}, {}
+-- ARGV      the provider's limits (see gate), then for each task: name, generation, delay in ms
+-- Returns   ms until a message must start a run, -1 for none (see wake); then a list, for each task: 1 due sooner than
+--           before, 0 nothing changed
+local limits, asked = limits_at(1), rows(6, { 'name', 'generation', 'delay_ms' })
+local replies, waiting, dues, backs, scores = {}, {}, {}, {}, {}
 local stored = call('ZMSCORE', queue, asked.name)
 for i, text in ipairs(call('HMGET', state, asked.name)) do
   local generation, _, _, back = parse(text)
@@ -21,4 +23,4 @@ end
 step_out(waiting)
 call('ZADD', queue, scores)
 line_up(waiting, dues, backs)
-return replies
+return { plan(limits, 0), replies }

@@ -1,6 +1,6 @@
 -- look: where tasks stand; changes nothing.
 --
--- ARGV      1 '1': with records  2 parallel  3 open jobs  4 ms per attempt  5 burst (0: no limit), then for each task: name
+-- ARGV      1 '1': with records  2 parallel  3 open jobs  4 ms per attempt  5 burst (0: no limit)  6 unused; for each task: name
 -- Returns   for each task: generation ('0' if unknown), then ms until it is due (0 or less: now), ms until its lease
 --           ends, ms since it was buried, its record, of one that waits the ms until the gate may let it through: each
 --           nil where it does not apply; last what holds it up longer than its due time: paused | limited | ''
@@ -26,7 +26,7 @@ local function held_up(name, due_ms)
 end
 
 local replies = {}
-for i, name in ipairs(rows(6, { 'name' }).name) do
+for i, name in ipairs(rows(7, { 'name' }).name) do
   local due, lease, buried = redis.call('ZSCORE', queue, name), nil, redis.call('ZSCORE', dead, name)
   due = due and math.max(0, math.min(due, HORIZON))
   if due == 0 then

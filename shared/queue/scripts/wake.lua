@@ -1,0 +1,38 @@
+-- wake: when a run must come for what waits here. A plan is a hint: whoever gets one sends a message that starts a run
+-- then. Lost, doubled or late, it costs no task: the schedule starts a run each minute, whatever was planned.
+--
+-- Where a run is alive, nobody plans: it looks again before it is taken for dead, and `rest` plans when it leaves.
+--   runs     run -> until when it is alive, ms, where anything waits
+--   planned  a field of the gate: the instant that the last message is for, ms
+local SOON_MS = 75000 -- what is further off, the schedule's run plans when it is near: no chains, no stale messages
+local STANDS_MS, NEAR_MS = 2000, 500
+
+local function is_served() return redis.call('ZCOUNT', runs, '(' .. now, '+inf') > 0 end
+
+-- In how many ms an attempt may begin, as far as is known; nil if nothing waits that may go.
+local function begins_in(limits)
+  local first
+  if limits.open_jobs == 0 or redis.call('SCARD', jobs) < limits.open_jobs then
+    first = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  else
+    for key, offset in pairs({ [job_ring] = 0, [once] = JOB, [often] = JOB }) do
+      local due = redis.call('ZRANGEBYSCORE', key, offset, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+      first = due and math.min(due - offset, first or math.huge) or first
+    end
+  end
+  if not first then return nil end
+  local allowed, gate_ms = allowance(limits, redis.call('ZCOUNT', leases, '(' .. now, '+inf'), 1)
+  return math.max(0, math.ceil(first - now), allowed == 0 and gate_ms or 0)
+end
+
+-- The ms until a message must start a run, `floor_ms` at the least; -1 for none: a run is there, or one is planned.
+local function plan(limits, floor_ms)
+  if not limits.plans or is_served() then return -1 end
+  local wait_ms = begins_in(limits)
+  if not wait_ms or wait_ms > SOON_MS then return -1 end
+  wait_ms = math.max(wait_ms, floor_ms)
+  local planned = number(redis.call('HGET', gate, 'planned'))
+  if planned and planned >= now - STANDS_MS and planned <= now + wait_ms + NEAR_MS then return -1 end
+  redis.call('HSET', gate, 'planned', now + wait_ms)
+  return wait_ms
+end

@@ -1,0 +1,40 @@
+"""When a run must come, in the double: as wake.lua says."""
+
+import math
+
+from shared.limits import Limits
+from tests.support.keys import JOB
+from tests.support.memory_gate import Pass
+from tests.support.memory_parts import Parts
+
+SOON_MS, STANDS_MS, NEAR_MS, HAND_MS = 75_000, 2000, 500, 1000
+
+
+def is_served(parts: Parts, now_ms: float, *, but: str = "") -> bool:
+    return any(until > now_ms for run, until in parts.runs.items() if run != but)
+
+
+def begins_in(parts: Parts, limits: Limits, now_ms: float) -> float:
+    """In how many ms an attempt may begin; infinite: nothing waits that may go."""
+    if limits.open_jobs is None or len(parts.jobs) < limits.open_jobs:
+        dues = [due for due in parts.queue.values() if due > 0]
+    else:
+        came_back = [at - JOB for part in (parts.once, parts.often) for at in part.values() if at >= JOB]
+        dues = [*parts.job_ring.values(), *came_back]
+    if not dues:
+        return math.inf
+    gate = Pass(parts, limits, now_ms, sum(end > now_ms for end in parts.leases.values()), 1)
+    return max(0, math.ceil(min(dues) - now_ms), 0 if gate.allowed else gate.wait_ms)
+
+
+def plan(parts: Parts, limits: Limits, now_ms: float, floor_ms: float = 0) -> float | None:
+    """The ms until a message must start a run; None for none."""
+    wait_ms = begins_in(parts, limits, now_ms)
+    if is_served(parts, now_ms) or wait_ms > SOON_MS:
+        return None
+    wait_ms = max(wait_ms, floor_ms)
+    planned = parts.number("planned")
+    if planned is not None and now_ms - STANDS_MS <= planned <= now_ms + wait_ms + NEAR_MS:
+        return None
+    parts.set_number("planned", now_ms + wait_ms)
+    return wait_ms
