@@ -27,6 +27,7 @@ SETTINGS = {
     "MAX_WORKERS": "4",
     "TICK_SECONDS": "0.5",
     "IDLE_SECONDS": "0",
+    "WAKE_QUEUE_URL": "",
 }
 
 

@@ -15,6 +15,7 @@ from local.aws.gateway import HTTP, REST, Gateway
 from local.aws.invocations import Invocations
 from local.aws.schedule import Schedule
 from local.aws.stream import Stream
+from local.aws.wakes import Wakes
 from local.servers.dynamodb import BUCKET_NAME, DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB
 from local.servers.redis_server import Kind, RedisServer
 from local.servers.third_party import ThirdParty
@@ -106,6 +107,7 @@ class Stack:
                     )
                 )
             entered.enter_context(Stream(self.dynamodb, self.functions["NotifyFunction"], self._log))
+            entered.enter_context(Wakes(self.dynamodb, self.functions["ProcessFunction"]))
             for gateway in self._gateways:
                 entered.enter_context(gateway)
             for schedule in self._schedules():
@@ -140,6 +142,8 @@ class Stack:
             **self._keys,
             "AWS_ENDPOINT_URL_LAMBDA": self.invocations.url,
             "AWS_ENDPOINT_URL_S3": self.dynamodb.url,
+            "AWS_ENDPOINT_URL_SQS": self.dynamodb.url,
+            "WAKE_QUEUE_URL": self.dynamodb.wake_queue_url,
             "SPILL_BUCKET": BUCKET_NAME,
             "TABLE_NAME": TABLE_NAME,
             "REDIS_URL": self.redis.url,

@@ -20,7 +20,7 @@ from local.stack import Schedules, Stack, ended_by_signals
 SEED = 37  # of the third party: the same answers in every demo
 SECONDS = 120.0  # all tasks are completed long before, even on a busy machine
 CLIENTS = 6  # requests under way at once
-SCHEDULES = Schedules(process_seconds=10, reconcile_seconds=30)
+SCHEDULES = Schedules(process_seconds=60, reconcile_seconds=30)
 # A tick lasts until the next one starts, and looks for due tasks every second: people are watching.
 SETTINGS = {"WINDOW_SECONDS": "9", "IDLE_SECONDS": "9", "TICK_SECONDS": "1"}
 

@@ -1,4 +1,4 @@
-"""DynamoDB and S3 on this machine: a server in a process of its own, with the template's table and a bucket."""
+"""DynamoDB, S3, SQS on this machine: a server in a process of its own, with the template's table, a bucket, a queue."""
 
 import subprocess
 import sys
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TABLE_NAME = "meanwhile"
 BUCKET_NAME = "meanwhile-spill"
+WAKE_QUEUE_NAME = "meanwhile-wake"
 REGION = "us-east-1"
 DUMMY_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
 
@@ -46,12 +47,13 @@ class DynamoDB(Running):
 
     def __init__(self, port: int = 0) -> None:
         self.port = port
+        self.wake_queue_url = ""
         self._process: subprocess.Popen[str] | None = None
         self._client: DynamoDBClient | None = None
 
     @property
     def url(self) -> str:
-        """The value for AWS_ENDPOINT_URL_DYNAMODB and AWS_ENDPOINT_URL_S3."""
+        """The value for AWS_ENDPOINT_URL_DYNAMODB, …_S3 and …_SQS."""
         return f"http://127.0.0.1:{self.port}"
 
     def client(self) -> "DynamoDBClient":
@@ -68,7 +70,11 @@ class DynamoDB(Running):
         """A client of its S3; the caller closes it."""
         return self._made("s3")
 
-    def _made(self, service: Literal["dynamodb", "dynamodbstreams", "s3"]) -> Any:
+    def sqs(self) -> Any:
+        """A client of its SQS; the caller closes it."""
+        return self._made("sqs")
+
+    def _made(self, service: Literal["dynamodb", "dynamodbstreams", "s3", "sqs"]) -> Any:
         return boto3.client(
             service,
             endpoint_url=self.url,
@@ -96,6 +102,8 @@ class DynamoDB(Running):
         create_table(self.client())
         with closing(self.s3()) as s3:
             s3.create_bucket(Bucket=BUCKET_NAME)
+        with closing(self.sqs()) as sqs:
+            self.wake_queue_url = sqs.create_queue(QueueName=WAKE_QUEUE_NAME)["QueueUrl"]
 
     def stop(self) -> None:
         """Ends it; its data is gone. Harmless when it is not running."""

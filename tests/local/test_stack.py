@@ -99,7 +99,13 @@ def test_what_has_started_ends_when_a_later_part_does_not_start(monkeypatch: pyt
 @pytest.mark.slow
 def test_a_tick_with_too_much_to_do_has_others_at_its_side() -> None:
     log = io.StringIO()
-    settings = {"PARALLEL_TASKS": "1", "TICK_SECONDS": "0.2", "WINDOW_SECONDS": "3", "IDLE_SECONDS": "0"}
+    settings = {
+        "PARALLEL_TASKS": "1",
+        "TICK_SECONDS": "0.2",
+        "WINDOW_SECONDS": "3",
+        "IDLE_SECONDS": "0",
+        "WAKE_QUEUE_URL": "",
+    }
     with Stack(settings=settings | {"MAX_WORKERS": "3"}, log=log, seed=1, answer_seconds=0.2) as stack:
         tasks = {"tasks": [{"provider": "coin", "name": f"t{i}"} for i in range(60)]}
         requests.post(f"{stack.url}/tasks/batch", json=tasks, headers={"Prefer": "respond-async"}, timeout=60)
@@ -128,3 +134,15 @@ def test_the_first_signal_interrupts_and_a_second_does_not_disturb_the_ending() 
         ending()
     assert done == ["in order"]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_without_any_schedule_wake_ups_see_to_it_that_a_task_ends() -> None:
+    log = io.StringIO()
+    with Stack(log=log, seed=7, answer_seconds=0.2) as stack:
+        task = {"provider": "example", "name": "a"}
+        assert requests.post(f"{stack.url}/tasks", json=task, timeout=60).json()["status"] == "pending"
+        url = f"{stack.url}/tasks/example/a"
+        wait_until(lambda: requests.get(url, timeout=60).json()["status"] == "completed", 60, "the end")
+    assert "ProcessFunction" in log.getvalue()

@@ -30,8 +30,9 @@ CONDITIONS = {
     "StateMachinesWait": "StateMachineArns", "DurableFunctionsWait": "DurableFunctionArns", "EventsAreOn": "EventBus",
 }  # fmt: skip
 """Conditions that hold when that parameter is given."""
+QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/wake"
 # Known to botocore rather than to us.
-FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3"}
+FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_SQS"}
 
 
 TEMPLATE = sam_template.template()
@@ -63,7 +64,9 @@ def variables(**choices: str) -> dict[str, str]:
             case {"Ref": str(name)} if name in PARAMETERS:
                 return choices.get(name, str(PARAMETERS[name]["Default"]))
             case {"Ref": str(name)}:
-                return name.removeprefix("AWS::")
+                return QUEUE_URL if name == "WakeQueue" else name.removeprefix("AWS::")
+            case {"Fn::If": ["WakeUpsAreOn", then, otherwise]}:
+                return value(then if value({"Ref": "WakeUps"}) == "true" else otherwise)
             case {"Fn::If": [str(condition), then, otherwise]}:
                 return value(then if choices.get(CONDITIONS[condition]) else otherwise)
             case {"Fn::Join": [str(between), list(parts)]}:
@@ -195,7 +198,11 @@ def test_functions_get_only_variables_that_someone_reads() -> None:
 
 def test_a_deployment_with_default_parameters_has_the_default_settings() -> None:
     assert deployed() == Settings(
-        table_name="Table", queue_prefix="StackName", spill_bucket="SpillBucket", provider_servers={}
+        table_name="Table",
+        queue_prefix="StackName",
+        spill_bucket="SpillBucket",
+        wake_queue_url=QUEUE_URL,
+        provider_servers={},
     )
 
 
@@ -300,6 +307,51 @@ OBJECTS = {"Fn::Sub": "${SpillBucket.Arn}/*"}
 )
 def test_each_function_may_do_what_it_does_and_no_more(function: str, rights: list[tuple[str, Any]]) -> None:
     assert list(granted(function)) == rights
+
+
+# --- wake-ups
+
+
+SENDERS = ["EnqueueFunction", "ProcessFunction", "ReconcileFunction", "CallbackFunction"]
+
+
+def test_wake_ups_are_on_unless_switched_off() -> None:
+    assert deployed().wake_queue_url == QUEUE_URL
+    assert deployed(WakeUps="false").wake_queue_url == ""
+    for name in ("WakeQueue", "WakeMapping", "ReceiveWakeUps", "SendWakeUps"):
+        assert RESOURCES[name]["Condition"] == "WakeUpsAreOn"
+
+
+def test_a_wake_up_is_given_to_one_run_and_forgotten_soon() -> None:
+    queue = properties("WakeQueue")
+    assert queue["VisibilityTimeout"] > properties("ProcessFunction")["Timeout"]
+    assert queue["MessageRetentionPeriod"] == 300
+    assert queue["SqsManagedSseEnabled"] is True
+    assert "RedrivePolicy" not in queue  # the schedule makes up for it
+    assert "FifoQueue" not in queue  # such a one cannot delay single messages
+
+
+def test_the_mapping_waits_for_no_more_messages_and_starts_as_many_runs_as_there_may_be_workers() -> None:
+    mapping = properties("WakeMapping")
+    assert mapping["FunctionName"] == {"Ref": "ProcessFunction.Alias"}
+    assert (mapping["BatchSize"], mapping.get("MaximumBatchingWindowInSeconds", 0)) == (10, 0)
+    assert mapping["ScalingConfig"] == {"MaximumConcurrency": {"Fn::If": ["OneWorker", 2, {"Ref": "MaxWorkers"}]}}
+    assert TEMPLATE["Conditions"]["OneWorker"] == {"Fn::Equals": [{"Ref": "MaxWorkers"}, 1]}
+
+
+def test_a_run_may_wake_the_next_for_ever() -> None:
+    """Lambda ends a chain of a function and its queue after 16 rounds unless it is told that this is meant."""
+    assert properties("ProcessFunction")["RecursiveLoop"] == "Allow"
+
+
+def test_wake_ups_are_sent_by_whoever_leaves_tasks_waiting_and_read_by_process_alone() -> None:
+    sends = {"Fn::If": ["WakeUpsAreOn", {"Ref": "SendWakeUps"}, {"Ref": "AWS::NoValue"}]}
+    assert [name for name in FUNCTIONS if sends in properties(name)["Policies"]] == SENDERS
+    (send,), (receive,) = (list(statements(properties(name))) for name in ("SendWakeUps", "ReceiveWakeUps"))
+    assert (send["Action"], send["Resource"]) == ("sqs:SendMessage", {"Fn::GetAtt": "WakeQueue.Arn"})
+    assert receive["Action"] == ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
+    assert receive["Resource"] == {"Fn::GetAtt": "WakeQueue.Arn"}
+    assert properties("ReceiveWakeUps")["Roles"] == [{"Ref": "ProcessFunctionRole"}]
 
 
 def test_process_may_invite_further_runs_of_itself_and_the_template_is_no_circle() -> None:
