@@ -15,8 +15,9 @@ from local import ROOT
 from local.aws.function import Function
 from local.aws.gateway import REST, Gateway
 from local.aws.sandbox import Sandbox
+from local.aws.wakes import Wakes
 from local.running import Running
-from local.servers.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, create_table
+from local.servers.dynamodb import DUMMY_CREDENTIALS, REGION, TABLE_NAME, DynamoDB, create_table
 from local.servers.redis_server import RedisServer
 from tests.soak.hosting import ForkedSandbox
 from tests.soak.journal import Follower, Journal
@@ -80,7 +81,7 @@ class World:
         self.journal = Journal(folder / "world.jsonl")
         self.table = Child("tests.soak.table", str(folder / "table.jsonl"), seed)
         self.provider = Child("tests.soak.provider", str(folder / "provider.jsonl"), seed)
-        self.redis = RedisServer()
+        self.redis, self.sqs = RedisServer(), DynamoDB()  # of which only its SQS is used
         self.functions, self._routes = dict[str, Function](), dict[str, Function]()
         self._gateway = Gateway(self._routes, REST)
         self.pending: dict[str, int] = {}
@@ -93,7 +94,7 @@ class World:
 
     def __enter__(self) -> Self:
         with ExitStack() as entered:
-            for server in (self.redis, self.table, self.provider):
+            for server in (self.redis, self.table, self.provider, self.sqs):
                 entered.enter_context(server)
             access: Any = {name.lower(): value for name, value in DUMMY_CREDENTIALS.items()}
             create_table(boto3.client("dynamodb", endpoint_url=self.table.url, region_name=REGION, **access))
@@ -102,6 +103,7 @@ class World:
                 (self.folder / "providers" / f"{name}.json").write_text(json.dumps(file), encoding="utf-8")
             for name, seconds in TIMEOUTS.items():
                 self.functions[name] = entered.enter_context(self._function(name, seconds))
+            entered.enter_context(Wakes(self.sqs, self.functions["process"]))
             self._routes["CallbackFunction"] = self.functions["callback"]
             entered.enter_context(self._gateway)
             self._exit = entered.pop_all()
@@ -163,6 +165,7 @@ class World:
             "AWS_ENDPOINT_URL_DYNAMODB": self.table.url, "TABLE_NAME": TABLE_NAME, "REDIS_URL": self.redis.url,
             "PROVIDERS_DIR": str(self.folder / "providers"), "POWERTOOLS_LOG_LEVEL": "DEBUG",
             "CALLBACK_URL": self._gateway.url, "CALLBACK_SECRET": "env:SOAK_CALLBACK_KEY",
+            "AWS_ENDPOINT_URL_SQS": self.sqs.url, "WAKE_QUEUE_URL": self.sqs.wake_queue_url,
         }  # fmt: skip
         handler, processes = f"handlers.{name}.handler", PROCESSES[name]
         options: dict[str, Any] = {"log": self._log, "concurrency": processes, "journal": self.journal}
