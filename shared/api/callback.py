@@ -83,7 +83,7 @@ class Receiver:
                 self.parts.queue.hasten([(item.task, item.generation)], self._rest_seconds(item), limits)
             elif becomes != "waiting":
                 ended = End(item.task, item.generation, "buried" if becomes == "buried" else "forgotten")
-                self.parts.queue.end([ended])
+                self.parts.queue.end([ended], limits)
         if settlement and becomes == "waiting" and isinstance(settlement.outcome, Completed | Failed):
             raise Unavailable("the store does not answer; send it again")
 

@@ -28,7 +28,7 @@ _PARTS = {  # what stands before each verb's own script
     "claim": ("prelude", "lines", "gate", "wake", "ring"),
     "settle": ("prelude", "lines", "gate", "wake"),
     "rest": ("prelude", "lines", "gate", "wake"),
-    "end": ("prelude", "lines"),
+    "end": ("prelude", "lines", "gate", "wake"),
     "hasten": ("prelude", "lines", "gate", "wake"),
     "look": ("prelude", "gate"),
     "mend": ("prelude", "lines"),
@@ -150,13 +150,13 @@ class Queue:
         self._wake_in(provider, wake_ms)
         return None if stay_ms < 0 else stay_ms / 1000
 
-    def end(self, ends: Sequence[End]) -> list[bool]:
+    def end(self, ends: Sequence[End], limits: Limits = UNLIMITED) -> list[bool]:
         """Drop this generation or a lower one of tasks that ended elsewhere, or bury this one alone.
 
         Leaves a task that is in process to its worker, unless it is `dropped`: it ends, and counts against the limits
         until its worker settles. True where there was something to end.
         """
-        return [bool(done) for done in self._run("end", ends)]
+        return [bool(done) for done in self._plan("end", ends, self._limits(limits))]
 
     def hasten(
         self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0, limits: Limits = UNLIMITED
@@ -206,7 +206,7 @@ class Queue:
             return Task(provider, name.decode())
         except UnicodeDecodeError:
             log.error("name unreadable", extra={"provider": provider, "task": repr(name)})
-            self._call("end", provider, (1, "", name, _ANY_GENERATION, "dropped"))
+            self._call("end", provider, (*self._limits(UNLIMITED), 1, "", name, _ANY_GENERATION, "dropped"))
             return None
 
     def _plan(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...]) -> list[Any]:

@@ -155,7 +155,7 @@ class _Check:
         return Counter(requeued=added.count("created"))
 
     def _ended(self, ends: list[End]) -> Counter[str]:
-        answers = self.by.queue.end(ends) if ends else []
+        answers = self.by.queue.end(ends, self.by.rules[self.provider].limits) if ends else []
         done = [one for one, is_done in zip(ends, answers, strict=True) if is_done]
         for one in done:
             log.info(one.becomes, extra=facts(one))

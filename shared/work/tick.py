@@ -56,7 +56,6 @@ class Tick:
     in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
     came_back: dict[Which, list[str]] = field(default_factory=lambda: {"once": [], "often": []})
     plenty: set[str] = field(default_factory=set)
-    left: set[str] = field(default_factory=set)
     alone: bool = False
     window_seconds: float = 0
     began: float = 0
@@ -97,7 +96,7 @@ class Tick:
             is_open = self.elapsed() < self.window_seconds
             wait_seconds = self.refill() if is_open else math.inf
             if not is_open:
-                self.rest()
+                self.queue.rest(self.remaining(), may_stay=False)
             if self.in_flight:
                 self.call_for_help()
                 self.collect(wait_seconds)
@@ -110,7 +109,7 @@ class Tick:
                 self.sleep(min(wait_seconds, REST_SECONDS, self.remaining() - SETTLE_SECONDS))
             else:
                 if wait_seconds > min(self.idle_seconds, self.window_seconds - self.elapsed()):
-                    wait_seconds = self.rest()
+                    wait_seconds = self.queue.rest(self.remaining(), may_stay=is_open)
                     if wait_seconds == math.inf:
                         return
                 self.sleep(min(wait_seconds, self.look_seconds))
@@ -130,24 +129,15 @@ class Tick:
 
     @property
     def idle_seconds(self) -> float:
-        """For how long it waits for something to fall due."""
-        return AT_HAND_SECONDS if self.queue.run.name else self.parts.settings.idle_seconds
+        """For how long it waits for something to fall due, or for Redis or DynamoDB to answer again."""
+        is_woken = self.queue.run.name and self.queue.rest_seconds <= 0
+        return AT_HAND_SECONDS if is_woken else self.parts.settings.idle_seconds
 
     @property
     def look_seconds(self) -> float:
         """How often it looks for what is new: while it is there nobody plans another."""
         tick_seconds = self.parts.settings.tick_seconds
         return min(tick_seconds, AT_HAND_SECONDS) if self.queue.run.name else tick_seconds
-
-    def rest(self) -> float:
-        """Leave every provider to the next tick, but those for which it stays; the seconds for that, infinite: none."""
-        stays = [math.inf]
-        for provider in [*self.queue.tally] if self.queue.run.name else ():
-            if provider not in self.left:
-                seconds = self.queue.rest(provider, may_stay=self.elapsed() < self.window_seconds)
-                stays.append(math.inf if seconds is None else seconds)
-                self.left |= {provider} if seconds is None else set()
-        return min(stays)
 
     @property
     def free(self) -> int:
@@ -179,7 +169,7 @@ class Tick:
         """
         going, tally = Counter(claimed.hold.task.provider for claimed in self.in_flight.values()), self.queue.tally
         last, self.queue.silent = self.queue.silent, ""
-        serves = [provider for provider in tally if provider not in self.left]
+        serves = [provider for provider in tally if provider not in self.queue.left]
         hungry = sorted(serves, key=lambda one: (one == last, going[one], tally[one]["claimed"]))
         waits: dict[str, float] = {}
         while hungry and self.free > 0:
@@ -202,7 +192,8 @@ class Tick:
         wait_seconds = math.inf
         for which, providers in self.came_back.items():
             for provider in tuple(providers):
-                if self.free > 0 and not (which == "often" and self.alone):
+                is_ours = provider not in self.queue.left
+                if is_ours and self.free > 0 and not (which == "often" and self.alone):
                     providers.remove(provider)
                     taken, seconds = self.start(provider, self.free, which)
                     self.alone = self.alone or taken > 0
@@ -231,6 +222,8 @@ class Tick:
         look = math.inf if self.alone or self.free <= 0 else min(wait_seconds, self.look_seconds)
         if self.queue.unsettled:
             look = min(look, REST_SECONDS)
+        if self.queue.run.name and self.elapsed() < self.window_seconds:  # then it leaves
+            look = min(look, self.window_seconds - self.elapsed())
         timeout = max(0.0, min(look, self.remaining() - SETTLE_SECONDS / 2))
         done, _ = wait(self.in_flight, timeout=timeout, return_when=FIRST_COMPLETED)
         finished: dict[str, list[Settlement]] = {}

@@ -21,6 +21,8 @@ lost, abandoned (still running when the time was over), unsettled (no settling w
 that failed)."""
 
 REST_SECONDS = 5.0  # how long a tick leaves Redis or DynamoDB alone that did not answer
+STAY_SECONDS = 0.1  # the least before a run that stays claims again: the last claim gave it nothing
+LEAVE_SECONDS = 7.0  # with less time than this left a run plans no more
 HOPES = 1  # how often in a row a tick with nothing in hand waits for a Redis that did not answer
 
 
@@ -28,10 +30,10 @@ HOPES = 1  # how often in a row a tick with nothing in hand waits for a Redis th
 class TickQueue:
     """The queue, for one tick. Its calls raise nothing: what fails is logged, and counts as unreachable in `tally`.
 
-    `unsettled` is what could not be settled, in the batches that it came in; `lost_tokens` are those of claims without
-    a reply, the oldest first, for each provider; `silent` is the provider of the last call without one, and `silences`
-    how many there were in a row: in a cluster one node may be silent alone. `monotonic` tells seconds, `run` is this
-    tick as others know it.
+    `left` are the providers that are the next run's. `unsettled` is what could not be settled, in the batches that it
+    came in; `lost_tokens` are those of claims without a reply, the oldest first, for each provider; `silent` is the
+    provider of the last call without one, and `silences` how many there were in a row: in a cluster one node may be
+    silent alone. `monotonic` tells seconds, `run` is this tick as others know it.
     """
 
     parts: Parts
@@ -41,6 +43,7 @@ class TickQueue:
     tally: Tally = field(init=False)
     unsettled: list[tuple[str, list[Settlement]]] = field(default_factory=list)
     lost_tokens: dict[str, list[str]] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
     silent: str = ""
     silences: int = 0
     redis_rests_until: float = -math.inf
@@ -91,7 +94,20 @@ class TickQueue:
         self.tally[provider]["expired"] += claim.expired
         return claim
 
-    def rest(self, provider: str, *, may_stay: bool) -> float | None:
+    def rest(self, remaining: float, *, may_stay: bool) -> float:
+        """Leave all providers to the next run, but those for which it stays; the seconds for that, infinite: for none.
+
+        `remaining` is what the function has left: planning takes time, and the schedule makes up for it.
+        """
+        stays, began = [math.inf], self.monotonic()
+        for provider in [*self.tally] if self.run.name else ():
+            if provider not in self.left and remaining - (self.monotonic() - began) > LEAVE_SECONDS:
+                seconds = self._rest(provider, may_stay=may_stay)
+                stays.append(math.inf if seconds is None else max(seconds, STAY_SECONDS))
+                self.left |= {provider} if seconds is None else set()
+        return min(stays)
+
+    def _rest(self, provider: str, *, may_stay: bool) -> float | None:
         """Leave a provider to the next run, or stay: in so many seconds an attempt may begin. None: it was left."""
         if self.is_resting:
             return None

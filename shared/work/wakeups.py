@@ -14,7 +14,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shared.logs import log
 
 LONGEST_SECONDS = 900  # that SQS delays a message
-PAUSE_SECONDS = 60.0  # for so long nothing is sent after a failure
+PAUSE_SECONDS = 60.0  # for so long nothing is sent after a failure, or after one that took as long as this:
+SLOW_SECONDS = 0.5
 
 
 class WakeUps:
@@ -29,18 +30,27 @@ class WakeUps:
         self._client: Any = None
         self._pauses_until = -math.inf
 
+    @property
+    def is_open(self) -> bool:
+        """Whether one would be sent: else nobody is to count on it."""
+        return self._monotonic() >= self._pauses_until
+
     def send(self, provider: str, seconds: float) -> None:
         """Start a run for a provider in so many seconds, rounded up; raises nothing, and takes 2 seconds at most."""
-        if self._monotonic() < self._pauses_until:
+        if not self.is_open:
             return
-        self._client = self._client or self._make_client()
-        delay = min(math.ceil(seconds), LONGEST_SECONDS)
+        delay, began = min(math.ceil(seconds), LONGEST_SECONDS), self._monotonic()
         try:
+            self._client = self._client or self._make_client()
             self._client.send_message(QueueUrl=self._url, MessageBody=provider, DelaySeconds=delay)
-        except (BotoCoreError, ClientError) as error:
-            self._pauses_until = self._monotonic() + PAUSE_SECONDS
-            said = {"provider": provider, "reason": str(error), "pause_seconds": PAUSE_SECONDS}
-            log.warning("not woken", extra=said)
+        except (BotoCoreError, ClientError, ValueError) as error:  # a ValueError: an endpoint that is no URL
+            reason = str(error)
+        else:
+            if (took := self._monotonic() - began) < SLOW_SECONDS:
+                return
+            reason = f"SQS took {took:.1f} seconds"  # a run, or a batch, may have many to send
+        self._pauses_until = self._monotonic() + PAUSE_SECONDS
+        log.warning("not woken", extra={"provider": provider, "reason": reason, "pause_seconds": PAUSE_SECONDS})
 
 
 def woken(event: Any, known: Collection[str]) -> set[str] | None:

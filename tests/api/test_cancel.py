@@ -114,7 +114,7 @@ def test_what_has_ended_already_is_a_conflict(office: Office, status: str) -> No
 def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(office: Office) -> None:
     office.begun()
     seen: list[str | None] = []
-    office.patch.setattr(office.queue, "end", lambda _: seen.append(office.status()))
+    office.patch.setattr(office.queue, "end", lambda *_: seen.append(office.status()))
     office.cancel()
     assert seen == ["cancelled"]
 
@@ -123,7 +123,7 @@ def test_the_item_comes_first_so_that_a_worker_in_between_finds_it_cancelled(off
 def test_the_jobs_place_is_free_only_once_the_provider_was_told(office: Office) -> None:
     office.begun(outputs={"id": "j-1"})
     told: list[list[str]] = []
-    office.patch.setattr(office.queue, "end", lambda _: told.append(office.simulator.calls()))
+    office.patch.setattr(office.queue, "end", lambda *_: told.append(office.simulator.calls()))
     office.cancel()
     assert told == [["DELETE /jobs/j-1"]]
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from shared.limits import Health, Limits
-from shared.queue import Run, Settle
+from shared.queue import End, Run, Settle
 from tests.support.desk import Desk, names, task
 from tests.support.keys import PROVIDER
 
@@ -161,9 +161,8 @@ def test_where_all_jobs_are_open_and_asked_about_nothing_is_planned_until_one_is
 
 
 def test_a_run_that_leaves_plans_the_next(woken: Woken) -> None:
-    woken.add("a", delay=50)
+    woken.seed("a", due_seconds=50)
     woken.serve()
-    woken.taken()
     assert woken.rest() is None
     assert woken.taken() == [50]
     assert "runs" not in woken.parts() or not woken.parts()["runs"]
@@ -207,12 +206,38 @@ def test_the_last_that_leaves_an_empty_provider_leaves_nothing(woken: Woken) -> 
     assert woken.keys.dump() == {}
 
 
-def test_a_run_that_comes_takes_the_plan_with_it(woken: Woken) -> None:
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_run_that_comes_takes_its_plan_with_it(woken: Woken, is_empty: bool) -> None:
     """Else what falls due just after its leave would count as planned for."""
     woken.add("a", delay=0.2)
-    woken.seed("b", due_seconds=10)
+    if is_empty:
+        woken.end("dropped", "a")
     woken.serve()
     assert "planned" not in woken.parts()["gate"]
+
+
+def test_a_plan_that_lies_ahead_stands_though_a_run_comes_and_leaves(woken: Woken) -> None:
+    """Its message is on its way."""
+    woken.add("a", delay=50)
+    woken.serve()
+    assert (woken.taken(), woken.rest(), woken.taken()) == ([50], None, [])
+
+
+def test_an_end_that_lets_another_task_begin_its_job_plans_for_that(woken: Woken) -> None:
+    limits = Limits(open_jobs=1)
+    woken.seed("open", has_job=True, lease_seconds=-1)
+    woken.seed("fresh")
+    assert woken.queue.end([End(task("open"), 1, "dropped")], limits) == [True]
+    assert woken.taken() == [0]
+
+
+def test_a_run_that_is_said_to_be_alive_for_longer_than_any_is_hides_nobody(woken: Woken) -> None:
+    """The server's clock has gone back."""
+    woken.seed("a", due_seconds=-1)
+    woken.write("runs", "of the future", woken.keys.now() + 3_600_000)
+    woken.add("b", delay=1)
+    assert woken.taken() == [0]
+    assert woken.serve(SCHEDULED) == ["a"]
 
 
 # --- the schedule's run gives way

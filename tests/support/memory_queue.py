@@ -14,7 +14,7 @@ from tests.support.keys import Dump, key_of
 from tests.support.memory_gate import AGAIN_MS, Pass, hear
 from tests.support.memory_lines import Round, catch_up, due_in, line_up, oldest, step_out, tidy
 from tests.support.memory_parts import Parts, State, whole_ms
-from tests.support.memory_wake import HAND_MS, STANDS_MS, begins_in, is_served, plan
+from tests.support.memory_wake import HAND_MS, STANDS_MS, begins_in, forget_plan, is_served, plan
 
 MARKS = {"buried": "b", "forgotten": "f"}
 ENDS: dict[str, Literal["buried", "forgotten"]] = {"b": "buried", "f": "forgotten"}
@@ -112,10 +112,10 @@ class MemoryQueue:
         is_late = any(1 <= due <= self.now_ms - STANDS_MS for due in parts.queue.values())
         if run.gives_way and not is_late and is_served(parts, self.now_ms, but=run.name):
             return Claim((), None, once=False, often=False, expired=0)
-        if run.name and parts.queue:
-            if run.name not in parts.runs:
-                parts.gate.pop("planned", None)
-            parts.runs[run.name] = self.now_ms + whole_ms(run.alive_seconds)
+        if run.name:
+            if parts.queue:
+                parts.runs[run.name] = self.now_ms + whole_ms(run.alive_seconds)
+            forget_plan(parts, self.now_ms)
         expired = self._bring_back(parts, lost_token)
         in_line = len(parts.lines) + len(parts.job_lines) + len(parts.once) + len(parts.often)
         if len(parts.queue) != len(parts.leases) + in_line:
@@ -154,6 +154,7 @@ class MemoryQueue:
             if until is not None:
                 parts.runs[run.name] = until
             return wait_ms / 1000
+        forget_plan(parts, self.now_ms)
         if not parts.queue:
             parts.gate.pop("planned", None)
         self._plan(provider, limits, least_ms)
@@ -179,8 +180,11 @@ class MemoryQueue:
         self._plan(rows[0].hold.task.provider, limits)
         return done
 
-    def end(self, ends: Sequence[End]) -> list[bool]:
-        return [self._end(*end) for end in ends]
+    def end(self, ends: Sequence[End], limits: Limits = UNLIMITED) -> list[bool]:
+        done = [self._end(*end) for end in ends]
+        if ends and limits.open_jobs is not None:
+            self._plan(ends[0].task.provider, limits)
+        return done
 
     def hasten(
         self, waiting: Sequence[tuple[Task, int]], delay_seconds: float = 0, limits: Limits = UNLIMITED

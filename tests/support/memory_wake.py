@@ -7,11 +7,17 @@ from tests.support.keys import JOB
 from tests.support.memory_gate import Pass
 from tests.support.memory_parts import Parts
 
-SOON_MS, STANDS_MS, NEAR_MS, HAND_MS = 75_000, 2000, 500, 1000
+SOON_MS, STANDS_MS, NEAR_MS, HAND_MS, ALIVE_MS = 75_000, 2000, 500, 1000, 62_000
 
 
 def is_served(parts: Parts, now_ms: float, *, but: str = "") -> bool:
-    return any(until > now_ms for run, until in parts.runs.items() if run != but)
+    return any(now_ms < until <= now_ms + ALIVE_MS for run, until in parts.runs.items() if run != but)
+
+
+def forget_plan(parts: Parts, now_ms: float) -> None:
+    planned = parts.number("planned")
+    if planned is not None and planned <= now_ms + NEAR_MS:
+        del parts.gate["planned"]
 
 
 def begins_in(parts: Parts, limits: Limits, now_ms: float) -> float:

@@ -1254,3 +1254,49 @@ def test_without_redis_it_leaves_all_the_same(woken: Woken, bed: Bed) -> None:
     bed.patch.setattr(bed.queue, "rest", raising(QueueUnreachable("it is away")))
     assert woken.tick(Doing()) == {"example": {"unreachable": 1}}
     assert woken.wakes == []
+
+
+def test_at_the_end_of_its_window_it_leaves_though_every_slot_is_taken(woken: Woken, bed: Bed) -> None:
+    held, waits = bed.seed("a"), list[float]()
+    bed.seed("due", due_seconds=8)
+
+    def wait(futures: Any, timeout: float, return_when: str) -> tuple[set[Any], set[Any]]:
+        waits.append(timeout)
+        bed.pass_(min(timeout, 10))
+        if len(waits) < 3:
+            return set(), set(futures)
+        for future in futures:
+            future.set_result(Settlement(structs.replace(held, token="lost")))
+        return set(futures), set()
+
+    bed.patch.setattr("shared.work.tick.wait", wait)
+    woken.tick(Doing(), pool=lambda _: Together(), parallel_tasks=1, window_seconds=10)
+    assert waits[0] == 10
+    assert woken.wakes == [("example", 0)]
+
+
+def test_while_dynamodb_rests_it_sleeps_and_does_not_ask_redis_again_and_again(woken: Woken, bed: Bed) -> None:
+    bed.fill(3)
+    away = iter([True])
+
+    def work(claimed: Claimed) -> Settlement:
+        return Settlement(claimed.hold, store_away=next(away, False))
+
+    woken.tick(Doing(work), parallel_tasks=1, window_seconds=20)
+    assert bed.slept
+    assert min(bed.slept) > 0
+    assert len(bed.redis.calls) < 60
+    assert bed.clock.monotonic() > REST_SECONDS
+
+
+def test_a_provider_that_was_left_gives_no_task_that_came_back(woken: Woken, bed: Bed) -> None:
+    bed.seed("later", provider="coin", due_seconds=20)
+    bed.seed("a")
+
+    def come() -> None:
+        bed.seed("at hand", due_seconds=0.5)
+        bed.meanwhile(bed, "sleep", before=lambda: bed.seed("back", provider="coin", came_back=1))
+
+    bed.meanwhile(bed.queue, "rest", before=come)
+    assert woken.tick(Doing(), providers=("coin", "example"))["coin"] == {}
+    assert bed.bench.parts("coin")["runs"] == {}

@@ -129,3 +129,24 @@ def test_with_one_the_queue_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:
     wake_ups = wiring.wake_ups()
     assert wake_ups
     assert wiring.queue()._wake == wake_ups.send
+
+
+def test_one_that_took_long_is_the_last_for_a_minute(wake_ups: WakeUps, client: Client, clock: Clock) -> None:
+    """A run may have one to send for each of many providers."""
+    send = client.send_message
+
+    def slow(**message: Any) -> None:
+        send(**message)
+        clock.advance(0.6)
+
+    client.send_message = slow  # type: ignore[method-assign]
+    wake_ups.send("example", 1)
+    wake_ups.send("coin", 1)
+    assert len(client.sent) == 1
+
+
+def test_a_client_that_cannot_be_made_is_no_trouble_of_who_sends(clock: Clock) -> None:
+    def broken() -> Any:
+        raise ValueError("Invalid endpoint")
+
+    WakeUps(URL, broken, clock.monotonic).send("example", 1)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from shared.logs import log
+
 
 class Deadline:
     """What is called when its time comes, unless it is cancelled before."""
@@ -24,7 +26,10 @@ class Deadline:
         """Make the call, once."""
         call, self._call = self._call, None
         if call:
-            call()
+            try:
+                call()
+            except Exception:  # the others are not to wait for ever
+                log.exception("deadline broke")
 
 
 class _Entry(NamedTuple):
@@ -51,7 +56,10 @@ class Deadlines:
         entry = _Entry(self._monotonic() + seconds, next(self._numbers), Deadline(call))
         with self._sooner:
             heapq.heappush(self._entries, entry)
-            if self._thread is None or not self._thread.is_alive():  # as in a process that was forked
+            if (
+                self._thread is None or not self._thread.is_alive()
+            ):  # as in a process that was forked: only this one is its
+                self._entries[:] = [entry]
                 self._thread = threading.Thread(target=self._watch, name="deadlines", daemon=True)
                 self._thread.start()
             elif self._entries[0] is entry:

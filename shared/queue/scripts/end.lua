@@ -4,10 +4,11 @@
 --           a lower one, leaves nothing behind (`forgotten`); another generation is not touched. A task in process keeps
 --           its lease, since its attempt goes on and counts as one; how it ends stands in its state, and its settling
 --           does that. `dropped`: like forgotten, but at once, even from the worker that holds it.
--- ARGV      for each task: name, generation, buried | forgotten | dropped
--- Returns   for each task: 1 it has ended or will with its settling, 0 there was nothing to end
+-- ARGV      the provider's limits (see gate), then for each task: name, generation, buried | forgotten | dropped
+-- Returns   ms until a message must start a run, -1 for none (see wake): an end may let another task begin its job; then a
+--           list, for each task: 1 it has ended or will with its settling, 0 there was nothing to end
 local MARKS = { buried = 'b', forgotten = 'f' }
-local asked, replies = rows(1, { 'name', 'generation', 'becomes' }), {}
+local limits, asked, replies = limits_at(1), rows(6, { 'name', 'generation', 'becomes' }), {}
 local marks, out, forgotten, buried = {}, {}, {}, {}
 for i, text in ipairs(call('HMGET', state, asked.name)) do
   local name, becomes, own, holder, turn, back = asked.name[i], asked.becomes[i], parse(text)
@@ -33,4 +34,4 @@ for _, i in ipairs(forgotten) do replies[i] = drop({ asked.name[i] }) > 0 and 1 
 drop(out)
 bury(buried)
 call('HSET', state, marks)
-return replies
+return { limits.open_jobs > 0 and plan(limits, 0) or -1, replies }

@@ -15,5 +15,6 @@ if wait_ms <= HAND_MS then
   call('ZADD', runs, alive and { alive, run } or {})
   return { -1, wait_ms }
 end
+forget_plan()
 if redis.call('EXISTS', queue) == 0 then redis.call('HDEL', gate, 'planned') end -- nothing is left behind
 return { plan(limits, floor_ms), -1 }

@@ -7,7 +7,15 @@
 local SOON_MS = 75000 -- what is further off, the schedule's run plans when it is near: no chains, no stale messages
 local STANDS_MS, NEAR_MS = 2000, 500
 
-local function is_served() return redis.call('ZCOUNT', runs, '(' .. now, '+inf') > 0 end
+local ALIVE_MS = 62000 -- the longest that a run may be alive after a claim: what is beyond that, a clock has left
+
+local function is_served() return redis.call('ZCOUNT', runs, '(' .. now, now + ALIVE_MS) > 0 end
+
+-- A plan whose time has come is none any more for a run that is here.
+local function forget_plan()
+  local planned = number(redis.call('HGET', gate, 'planned'))
+  if planned and planned <= now + NEAR_MS then redis.call('HDEL', gate, 'planned') end
+end
 
 -- In how many ms an attempt may begin, as far as is known; nil if nothing waits that may go.
 local function begins_in(limits)

@@ -74,3 +74,26 @@ def test_where_the_thread_is_gone_as_in_a_fork_there_is_another(late: Late) -> N
     gone.join()
     late.deadlines._thread = gone
     late.pass_(0)
+
+
+def test_a_call_that_breaks_keeps_no_other_from_its_time(late: Late, caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> None:
+        raise RuntimeError("no such luck")
+
+    late.deadlines.after(1, broken)
+    late.after(2, "b")
+    late.pass_(2)
+    late.pass_(0)
+    assert late.came == ["b"]
+    assert [record.message for record in caplog.records] == ["deadline broke"]
+
+
+def test_a_fork_makes_none_of_its_parents_calls(late: Late) -> None:
+    late.after(1, "the parent's")
+    gone = threading.Thread(target=lambda: None)
+    gone.start()
+    gone.join()
+    late.deadlines._thread = gone
+    late.pass_(2)
+    late.pass_(0)
+    assert late.came == []
