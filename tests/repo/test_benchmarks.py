@@ -19,3 +19,13 @@ def test_the_benchmark_of_the_queue_prints_each_figure_with_a_bar_and_a_verdict(
     lines = run.stdout.splitlines()[2:]
     said = [line for line in lines if re.search(r" \d+\.\d\d .*[≤≥] [\d.]+ +(ok|MISSED)", line)]
     assert len(said) == len(lines) - ("skipped: needs node and bullmq" in run.stdout) >= 18
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_lateness_prints_each_load_and_a_verdict_where_there_are_bars() -> None:
+    command = [sys.executable, "-m", "benchmarks.lateness", "--scale", "0.02"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = run.stdout.splitlines()
+    loads = [line for line in lines if re.match(r"[\d,]+ a minute, (by schedule|delivery [\d.]+ s) ", line)]
+    assert len(loads) == 9
+    assert len(re.findall(r"\d\.\d\d ≤ [\d.]+ +(?:ok|MISSED)", run.stdout)) == 8
