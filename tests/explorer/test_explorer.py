@@ -188,7 +188,7 @@ def test_it_fails_where_a_late_write_counts_whatever_has_happened(monkeypatch: p
 def test_it_fails_where_a_callback_forgets_what_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     end = MemoryQueue.end
     monkeypatch.setattr(
-        MemoryQueue, "end", lambda self, ends: end(self, [one._replace(becomes="forgotten") for one in ends])
+        MemoryQueue, "end", lambda self, ends, *_: end(self, [one._replace(becomes="forgotten") for one in ends])
     )
     assert "instead of {'t': ('dead'" in violation(scenario("PB", "waiting", payload="failed"))
 
