@@ -128,7 +128,12 @@ class Handler(BaseHTTPRequestHandler):
     def _serve(self, verb: str) -> None:
         begun = time.time()
         url = urlsplit(self.path)
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        length = int(self.headers.get("Content-Length") or 0)
+        text = self.rfile.read(length)
+        if len(text) < length:  # who sent it was killed between head and body: half a request is none
+            self.close_connection = True
+            return
+        body = json.loads(text or b"{}")
         _, provider, last, *rest = url.path.split("/")
         verb = "ask" if last == "ask" else verb
         name = parse_qs(url.query).get("task-name", [body.get("name", "")])[0]
