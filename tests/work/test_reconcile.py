@@ -267,7 +267,7 @@ def test_a_dead_letter_that_another_run_has_just_forgotten_is_counted_and_said_t
     repairs.seed("a", dead=True)
     end = repairs.queue.end
 
-    def beaten(ends: Any) -> list[bool]:
+    def beaten(ends: Any, *_: Any) -> list[bool]:
         end(ends)
         return end(ends)
 
