@@ -1,30 +1,32 @@
 """The table's stream behind the template's filters: logs the events of the pipe, and invokes notify."""
 
 import base64
-import threading
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
+
+from typing_extensions import override
 
 from local import sam_template
 from local.aws.function import Function
 from local.aws.sandbox import note
+from local.running import Background
 from local.servers.dynamodb import TABLE_NAME, DynamoDB
 
 SECONDS = 0.5
 """How often the stream is read."""
 
 
-class Stream:
+class Stream(Background):
     """Reads until it is stopped; a context manager. `notify` is invoked with what its filter would let through."""
 
     def __init__(self, dynamodb: DynamoDB, notify: Function, log: TextIO) -> None:
+        super().__init__()
         self._dynamodb = dynamodb
         self._notify = notify
         self._log = log
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
+    @override
     def _run(self) -> None:
         published, notified = sam_template.stream_patterns()
         for record in self._records():
@@ -49,14 +51,6 @@ class Stream:
             page = client.get_records(ShardIterator=iterator)
             iterator = page["NextShardIterator"]
             yield from page["Records"]
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
 
 
 def passes(pattern: Any, event: Any) -> bool:

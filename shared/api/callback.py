@@ -77,7 +77,7 @@ class Receiver:
         settlement = self.worker.hear(item, payload) if payload else None
         becomes = settlement.becomes if settlement else "hastened"
         log.info("called back", extra=facts(item) | {"then": becomes})
-        limits = self.parts.providers[item.task.provider].rules.limits
+        limits = self.parts.limits(item.task)
         with without_redis(then="the next attempt finds it"):
             if becomes == "hastened":
                 self.parts.queue.hasten([(item.task, item.generation)], self._rest_seconds(item), limits)

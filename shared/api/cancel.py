@@ -6,7 +6,6 @@ Redis last: as long as the job may run, it counts as one of the provider's open 
 from shared.api import view
 from shared.api.answer import Answer
 from shared.errors import Conflict, ItemUnreadable, Unavailable
-from shared.limits import UNLIMITED
 from shared.logs import facts, log
 from shared.queue import End, without_redis
 from shared.store import Item
@@ -44,7 +43,6 @@ def answer(parts: Parts, task: Task) -> Answer:
             if provider := parts.providers.get(task.provider):
                 provider.cancel(task, record_of(item), seconds=CANCEL_SECONDS)
         with without_redis(then="the worker that claims the task finds it cancelled"):
-            known = parts.providers.get(task.provider)
-            parts.queue.end([End(task, item.generation, "dropped")], known.rules.limits if known else UNLIMITED)
+            parts.queue.end([End(task, item.generation, "dropped")], parts.limits(task))
         return view.stored(parts, item)
     raise Unavailable("the task changes too fast; try again", field="name")

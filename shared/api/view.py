@@ -9,7 +9,6 @@ from itertools import groupby
 from shared.api.answer import Answer
 from shared.codec import Json
 from shared.errors import BadRequest, NotFound, RecordError
-from shared.limits import UNLIMITED
 from shared.outcome import Completed, Pending, Retry
 from shared.provider import Provider
 from shared.queue import Place, without_redis
@@ -76,10 +75,9 @@ def places_of(parts: Parts, items: Sequence[Item]) -> list[Place | None]:
     """Where Redis has each item's generation, by one call for each provider; None once it does not answer."""
     found: dict[Task, Place] = {}
     with without_redis(then="the schedule is unknown"):
-        for name, group in groupby(sorted(items, key=_provider_name), key=_provider_name):
-            known, provider = list(group), parts.providers.get(name)
-            limits = provider.rules.limits if provider else UNLIMITED
-            places = parts.queue.look([item.task for item in known], records=True, limits=limits)
+        for _, group in groupby(sorted(items, key=_provider_name), key=_provider_name):
+            known = list(group)
+            places = parts.queue.look([one.task for one in known], records=True, limits=parts.limits(known[0].task))
             for item, place in zip(known, places, strict=True):
                 found[item.task] = place if place.generation == item.generation else NOWHERE
     return [found.get(item.task) for item in items]

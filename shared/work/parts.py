@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shared.errors import ItemUnreadable
+from shared.limits import UNLIMITED, Limits
 from shared.logs import log
 from shared.provider import Provider
 from shared.queue import Queue
@@ -33,3 +34,8 @@ class Parts:
         except ItemUnreadable as error:
             log.error("item unreadable", extra=error.facts | {"then": "cancelled"})
             return self.store.mend(task, self.clock())
+
+    def limits(self, task: Task) -> Limits:
+        """Those of the task's provider; none where that has no sound file."""
+        provider = self.providers.get(task.provider)
+        return provider.rules.limits if provider else UNLIMITED

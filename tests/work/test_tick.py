@@ -182,6 +182,22 @@ class Woken:
     def tick(self, worker: Worker, **options: Any) -> dict[str, dict[str, int]]:
         return self.bed.tick(worker, wake_queue_url="https://sqs/wake", **options)
 
+    def attempt_for_three_looks(self, name: str) -> list[float]:
+        """A due task, whose attempt is over when the tick has waited for it three times; how long each may last."""
+        held, waits = self.bed.seed(name), list[float]()
+
+        def wait(futures: Any, timeout: float, return_when: str) -> tuple[set[Any], set[Any]]:
+            waits.append(timeout)
+            self.bed.pass_(min(timeout, 10))
+            if len(waits) < 3:
+                return set(), set(futures)
+            for future in futures:
+                future.set_result(Settlement(structs.replace(held, token="lost")))
+            return set(futures), set()
+
+        self.bed.patch.setattr("shared.work.tick.wait", wait)
+        return waits
+
 
 @pytest.fixture
 def woken(bed: Bed) -> Woken:
@@ -1189,18 +1205,7 @@ def test_it_waits_for_what_is_at_hand(woken: Woken, bed: Bed) -> None:
 
 
 def test_while_an_attempt_is_under_way_it_looks_each_second_for_what_is_new(woken: Woken, bed: Bed) -> None:
-    held, waits = bed.seed("a"), list[float]()
-
-    def wait(futures: Any, timeout: float, return_when: str) -> tuple[set[Any], set[Any]]:
-        waits.append(timeout)
-        bed.pass_(timeout)
-        if len(waits) < 3:
-            return set(), set(futures)
-        for future in futures:
-            future.set_result(Settlement(structs.replace(held, token="lost")))
-        return set(futures), set()
-
-    bed.patch.setattr("shared.work.tick.wait", wait)
+    waits = woken.attempt_for_three_looks("a")
     woken.tick(Doing(), pool=lambda _: Together())
     assert waits == [1, 1, 1]
 
@@ -1257,19 +1262,8 @@ def test_without_redis_it_leaves_all_the_same(woken: Woken, bed: Bed) -> None:
 
 
 def test_at_the_end_of_its_window_it_leaves_though_every_slot_is_taken(woken: Woken, bed: Bed) -> None:
-    held, waits = bed.seed("a"), list[float]()
+    waits = woken.attempt_for_three_looks("a")
     bed.seed("due", due_seconds=8)
-
-    def wait(futures: Any, timeout: float, return_when: str) -> tuple[set[Any], set[Any]]:
-        waits.append(timeout)
-        bed.pass_(min(timeout, 10))
-        if len(waits) < 3:
-            return set(), set(futures)
-        for future in futures:
-            future.set_result(Settlement(structs.replace(held, token="lost")))
-        return set(futures), set()
-
-    bed.patch.setattr("shared.work.tick.wait", wait)
     woken.tick(Doing(), pool=lambda _: Together(), parallel_tasks=1, window_seconds=10)
     assert waits[0] == 10
     assert ("example", 0) in woken.wakes

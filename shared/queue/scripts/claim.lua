@@ -25,8 +25,7 @@ local run, alive_ms, gives_way = ARGV[11], tonumber(ARGV[12]), ARGV[13] == '1'
 
 -- Whether another run serves this provider, so that nothing is late by more than a plan stands for.
 local function is_in_time()
-  local others = redis.call('ZCOUNT', runs, '(' .. now, now + ALIVE_MS) - (redis.call('ZSCORE', runs, run) and 1 or 0)
-  return others > 0 and redis.call('ZCOUNT', queue, 1, now - STANDS_MS) == 0
+  return is_served(run) and redis.call('ZCOUNT', queue, 1, now - STANDS_MS) == 0
 end
 if gives_way and is_in_time() then return { -1, 0, 0, 0, {} } end
 if run ~= '' then

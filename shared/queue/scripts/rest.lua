@@ -8,13 +8,9 @@ local limits, run, may_go_on, floor_ms = limits_at(1), ARGV[6], ARGV[7] == '1', 
 local HAND_MS = 1000
 
 redis.call('ZREMRANGEBYSCORE', runs, '-inf', now) -- those are dead
-local alive = redis.call('ZSCORE', runs, run)
+local wait_ms = may_go_on and not is_served(run) and math.max(floor_ms, begins_in(limits) or math.huge) or math.huge
+if wait_ms <= HAND_MS then return { -1, wait_ms } end
 redis.call('ZREM', runs, run)
-local wait_ms = may_go_on and not is_served() and math.max(floor_ms, begins_in(limits) or math.huge) or math.huge
-if wait_ms <= HAND_MS then
-  call('ZADD', runs, alive and { alive, run } or {})
-  return { -1, wait_ms }
-end
 forget_plan()
 if redis.call('EXISTS', queue) == 0 then redis.call('HDEL', gate, 'planned') end -- nothing is left behind
 return { plan(limits, floor_ms), -1 }

@@ -9,7 +9,11 @@ local STANDS_MS, NEAR_MS = 2000, 500
 
 local ALIVE_MS = 62000 -- the longest that a run may be alive after a claim: what is beyond that, a clock has left
 
-local function is_served() return redis.call('ZCOUNT', runs, '(' .. now, now + ALIVE_MS) > 0 end
+-- Whether a run is there, another than this one if it is named.
+local function is_served(but)
+  local own = but and tonumber(redis.call('ZSCORE', runs, but) or 0) or 0
+  return redis.call('ZCOUNT', runs, '(' .. now, now + ALIVE_MS) > (own > now and 1 or 0)
+end
 
 -- A plan whose time has come is none any more for a run that is here.
 local function forget_plan()
