@@ -134,8 +134,8 @@ def bullmq_drains(bench: Bench, count: int, folder: Path) -> Work | None:
 def compare(bench: Bench, rounds: int, count: int) -> None:
     """The client's and the server's costs together, in calls of redis-py."""
     works = {
-        "one add": (adding(bench, count // 4, 1), 0.65),
-        "one add, leased": (adding(bench, count // 4, 1, lease_seconds=30), 0.65),
+        "one add": (adding(bench, count, 1), 0.65),
+        "one add, leased": (adding(bench, count, 1, lease_seconds=30), 0.65),
         "add of 100, each": (adding(bench, count, CLAIMED), 11.0),
         "claim, parse, settle of 100, each": (draining(bench, count, parse_and_settle(bench)), 6.0),
         "claim, worker, settle of 100, each": (draining(bench, count, work_inline(bench)), 4.5),

@@ -25,13 +25,13 @@ BATCH = 200
 _SCRIPTS = Path(__file__).parent / "scripts"
 _PARTS = {  # what stands before each verb's own script
     "add": ("prelude", "lines", "gate", "wake"),
-    "claim": ("prelude", "lines", "gate", "wake", "ring"),
-    "settle": ("prelude", "lines", "gate", "wake"),
+    "claim": ("prelude", "lines", "gate", "wake", "ends", "catch_up", "ring"),
+    "settle": ("prelude", "lines", "gate", "wake", "ends", "heard"),
     "rest": ("prelude", "lines", "gate", "wake"),
-    "end": ("prelude", "lines", "gate", "wake"),
+    "end": ("prelude", "lines", "gate", "wake", "ends"),
     "hasten": ("prelude", "lines", "gate", "wake"),
     "look": ("prelude", "gate"),
-    "mend": ("prelude", "lines"),
+    "mend": ("prelude", "lines", "catch_up"),
 }
 _ANY_GENERATION = 2**53
 Wake: TypeAlias = Callable[[str, float], None]
@@ -93,8 +93,10 @@ class Queue:
         """Put tasks in: due after their delays, or held under `token`, in their first turn, as far as the provider's
         pause and limits allow.
 
-        A repeated call with the same token is answered "created" again.
+        A repeated call with the same token is answered "created" again. Raises ValueError for a task named twice.
         """
+        if len(adds) > 1 and len({row.task.name for row in adds}) < len(adds):
+            raise ValueError("one call adds a task once")
         rows = [
             (task, generation, ms(delay_seconds), record, group, int(has_job), turn, int(came_back))
             for task, generation, record, delay_seconds, group, has_job, turn, came_back in adds

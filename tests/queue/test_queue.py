@@ -100,8 +100,8 @@ def test_a_repeated_call_is_answered_created_again_and_changes_nothing(desk: Des
 def test_one_add_call_takes_many_tasks_each_for_itself(desk: Desk) -> None:
     for name, generation in (("old", 1), ("same", 2), ("newer", 9)):
         desk.seed(name, generation=generation, due_seconds=60)
-    answers = desk.put(("new", "old", "same", "newer", "new"), 2, token="mine")
-    assert answers == ["created", "created", "exists", "stale", "created"]
+    answers = desk.put(("new", "old", "same", "newer"), 2, token="mine")
+    assert answers == ["created", "created", "exists", "stale"]
     assert desk.state() == dict.fromkeys(("new", "old", "same"), ("waiting", 2)) | {"newer": ("waiting", 9)}
 
 
@@ -790,11 +790,9 @@ def test_a_lease_without_a_task_goes_when_it_expires(desk: Desk) -> None:
     assert desk.keys.dump() == {}
 
 
-def test_of_two_generations_in_one_call_nothing_of_the_lower_one_is_left(desk: Desk) -> None:
-    adds = [Add(task(), generation, "{}", 5000 / generation, f"g{generation}") for generation in (1, 2)]
-    assert desk.queue.add(adds, token="adder") == ["created", "created"]
-    assert (desk.state(), desk.leaks()) == ({"a": ("waiting", 2)}, [])
-    assert len(desk.parts()["lines"]) == 1
+def test_a_call_that_names_a_task_twice_is_refused_and_changes_nothing(desk: Desk) -> None:
+    with desk.unchanged(), pytest.raises(ValueError, match="once"):
+        desk.queue.add([Add(task(), generation, "{}") for generation in (1, 2)], token="adder")
 
 
 @pytest.mark.parametrize("part", ["leases", "dead"])

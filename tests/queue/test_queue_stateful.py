@@ -308,7 +308,7 @@ class Pair(RuleBasedStateMachine):
         self.tokens += 1
         return f"{self.tokens:08}abcd"
 
-    @rule(wanted=st.lists(WANTED, max_size=3), leased=st.booleans(), limits=LIMITS)
+    @rule(wanted=st.lists(WANTED, max_size=3, unique_by=lambda one: one[0]), leased=st.booleans(), limits=LIMITS)
     def add(self, wanted: list[tuple[str, int, str, bool]], leased: bool, limits: Limits) -> None:
         token, lease_seconds = self.token(), LEASE_SECONDS if leased else 0
         adds = [Add(Task(PROVIDER, name), number, "{}", 0, group, job) for name, number, group, job in wanted]

@@ -64,6 +64,8 @@ class MemoryQueue:
     ) -> list[Added]:
         if not adds:
             return []
+        if len({one.task.name for one in adds}) < len(adds):
+            raise ValueError("one call adds a task once")
         parts = self._parts(adds[0].task.provider)
         gate = self._gate_of_add(parts, len(adds), limits) if lease_seconds > 0 else None
         known = set(parts.state)
@@ -74,11 +76,8 @@ class MemoryQueue:
             name = one.task.name
             held = parts.parsed(name) if parts.is_held(name) else State()
             is_own, is_leased = held.token in (token, token[:8]), name in parts.leases
-            if name in created:
-                held, is_own, is_leased = State(created[name][0].generation), True, created[name][1]
             if one.generation > held.generation:
                 is_own, is_leased = True, gate is not None and len(begun) < gate.allowed
-                created.pop(name, None)
                 created[name] = one, is_leased
                 begun += [name] * is_leased
             elif one.generation < held.generation or not is_own:

@@ -2,6 +2,7 @@
 --
 -- Promise   nothing there -> created; a lower generation there, in whatever state -> replaced, which fences its
 --           worker; the same -> exists, or created again if the token is the caller's own; a higher -> stale.
+--           A call names no task twice.
 --           Leased to the caller, in its first turn, as far as the gate allows attempts to begin; beyond that it waits,
 --           due after its delay; where the provider has limits, only what those that are due already and have not come
 --           back leave of them: nobody who waits at a limit is overtaken.
@@ -23,7 +24,7 @@ local function is_held(name)
   return redis.call('ZSCORE', dead, name)
 end
 
-local allowed, pass = 0, {}
+local allowed, pass = 0, nil
 if lease_ms > 0 then
   local ahead, fresh, _ = 0, 0, nil
   if limits.parallel + limits.open_jobs + limits.attempt_ms > 0 then
@@ -36,57 +37,42 @@ if lease_ms > 0 then
   if limits.open_jobs > 0 then allowed = math.min(allowed, limits.open_jobs - redis.call('SCARD', jobs) - fresh) end
 end
 
-local NOTHING = { generation = 0 }
-local there, known, replies, created, begun = {}, {}, {}, {}, {}
-for i, text in ipairs(call('HMGET', state, names)) do
-  if text then known[names[i]] = true end
-  if text and is_held(names[i]) then
-    local generation, holder = parse(text)
-    there[names[i]] = {
-      generation = tonumber(generation), is_own = holder == token or holder == short,
-      is_leased = redis.call('ZSCORE', leases, names[i]),
-    }
-  end
-end
-for i, name in ipairs(names) do
-  local generation, before = tonumber(asked.generation[i]), there[name] or NOTHING
-  if generation < before.generation then
-    replies[i] = 'stale'
-  elseif generation == before.generation and not before.is_own then
-    replies[i] = 'exists'
-  else
-    if generation > before.generation then
-      before = { generation = generation, is_own = true, is_leased = #begun < allowed, row = i }
-      there[name] = before
-      created[#created + 1] = i
-      if before.is_leased then begun[#begun + 1] = name end
-    end
-    replies[i] = lease_ms > 0 and not before.is_leased and 'waiting' or 'created'
-  end
-end
+local every, replaced, scores, states, records, opened, group_of = {}, {}, {}, {}, {}, {}, {}
+local begun, lease_ends, waits = {}, {}, false
 
-local scores, states, records, group_of, lease_ends, opened = {}, {}, {}, {}, {}, {}
-local every, replaced, waiting, dues, backs, whose, has_job = {}, {}, {}, {}, {}, {}, {}
-for _, i in ipairs(created) do
-  local name, at = names[i], #every + 1
-  if there[name].row == i then -- else a higher generation of it follows in this very call
-    local is_leased, turn, back, group = there[name].is_leased, asked.turn[i], asked.back[i], asked.group[i]
-    local is_open = limits.open_jobs > 0 and (is_leased or asked.has_job[i] == '1')
-    every[at] = name
-    if known[name] then replaced[#replaced + 1] = name end
-    scores[2 * at - 1], scores[2 * at] = is_leased and 0 or now + asked.delay_ms[i], name
-    states[2 * at - 1] = name
-    states[2 * at] = state_of(asked.generation[i], is_leased and token or short, is_leased and '1' or turn, back)
-    records[2 * at - 1], records[2 * at] = name, asked.record[i]
+local replies = {}
+for i, text in ipairs(call('HMGET', state, names)) do
+  local name, before, holder, is_leased = names[i], 0, token, nil
+  if text and is_held(name) then
+    before, holder = parse(text)
+    is_leased = redis.call('ZSCORE', leases, name)
+  end
+  local newer = asked.generation[i] - before
+  if newer > 0 then
+    local at, due, turn, group, back = #scores, 0, '1', asked.group[i], asked.back[i]
+    is_leased, holder = #begun < allowed, token
+    local has_job = limits.open_jobs > 0 and (is_leased or asked.has_job[i] == '1') and 1 or 0
     if is_leased then
+      begun[#begun + 1] = name
       lease_ends[#lease_ends + 1], lease_ends[#lease_ends + 2] = now + lease_ms, name
     else
-      local last = #waiting + 1
-      waiting[last], dues[last], backs[last] = name, scores[2 * at - 1], back
-      whose[last], has_job[last] = group ~= '' and group, is_open and 1 or 0
+      due, holder, turn, waits = now + asked.delay_ms[i], short, asked.turn[i], true
+      stand(name, due, back, group, has_job)
     end
-    if is_open then opened[#opened + 1] = name end
+    every[#every + 1] = name
+    scores[at + 1], scores[at + 2] = due, name
+    states[at + 1], states[at + 2] = name, state_of(asked.generation[i], holder, turn, back)
+    records[at + 1], records[at + 2] = name, asked.record[i]
+    if text then replaced[#replaced + 1] = name end
+    if has_job == 1 then opened[#opened + 1] = name end
     if group ~= '' then group_of[#group_of + 1], group_of[#group_of + 2] = name, group end
+  end
+  if newer < 0 then
+    replies[i] = 'stale'
+  elseif newer == 0 and holder ~= token and holder ~= short then
+    replies[i] = 'exists'
+  else
+    replies[i] = lease_ms > 0 and not is_leased and 'waiting' or 'created'
   end
 end
 
@@ -101,6 +87,6 @@ call('HSET', state, states)
 call('HSET', tasks, records)
 call('SADD', jobs, opened)
 call('HSET', groups, group_of)
-line_up(waiting, dues, backs, whose, has_job)
-admit(pass, begun)
-return { #waiting > 0 and plan(limits, 0) or -1, replies }
+if waits then enter() end
+if #begun > 0 then admit(pass, begun) end
+return { waits and plan(limits, 0) or -1, replies }

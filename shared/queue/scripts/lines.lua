@@ -4,7 +4,8 @@
 -- is found without the other. Any other in the lane of tasks with an open job, or without: `lines` holds
 -- `group\0due\0task`, `ring` each group's next turn: its head's due time, or a moment after its last turn. An entry
 -- counts only while the main set has the same due time.
-local FRESH, WITH_JOB = { lines = lines, ring = ring }, { lines = job_lines, ring = job_ring }
+local FRESH = { lines = lines, ring = ring, soonest = {} } -- soonest: when the first task is due of each group that stands
+local WITH_JOB = { lines = job_lines, ring = job_ring, soonest = {} }
 
 local JOB = 2 ^ 51
 local LAST = 9999999999999 -- the latest that is told apart, in 2286
@@ -26,9 +27,29 @@ local function group_name(text) return text and text:gsub('%z', ' ') or '' end
 
 local function entry(group, due, name) return group .. '\0' .. due_text(due) .. '\0' .. name end
 
--- A group that waits for its turn keeps it; any other has it when its first task is due. `soonest`: that of each.
-local function join_ring(lane, soonest)
-  local names, sooner = {}, {}
+local standing = {} -- place -> what `enter` adds to it
+
+-- Let a task that waits stand where it belongs, once `enter` is called. `back`: how often it came back, as text.
+local function stand(name, due, back, group, has_job)
+  local place = place_of(back, has_job)
+  local found = standing[place]
+  if not found then
+    found = {}
+    standing[place] = found
+  end
+  local at = #found + 1
+  if place.ring then
+    group = group_name(group)
+    found[at], found[at + 1] = 0, entry(group, due, name)
+    if due < (place.soonest[group] or math.huge) then place.soonest[group] = due end
+  else
+    found[at], found[at + 1] = due + JOB * has_job, name
+  end
+end
+
+-- A group that waits for its turn keeps it; any other has it when its first task is due.
+local function join_ring(lane)
+  local names, sooner, soonest = {}, {}, lane.soonest
   for group in pairs(soonest) do names[#names + 1] = group end
   for i, at in ipairs(call('ZMSCORE', lane.ring, names)) do
     local turn = math.max(soonest[names[i]], now)
@@ -37,34 +58,25 @@ local function join_ring(lane, soonest)
     end
   end
   call('ZADD', lane.ring, sooner)
+  lane.soonest = {}
 end
 
--- Let tasks that wait stand in line, once group and job of each are known; how many did not. `backs`: how often each came
--- back, as text; `whose` and `has_job` are looked up unless given.
-local function line_up(names, dues, backs, whose, has_job)
-  if #names == 0 then return 0 end
-  whose, has_job = whose or call('HMGET', groups, names), has_job or call('SMISMEMBER', jobs, names)
-  local scores, soonest, added = {}, {}, 0
-  for i, name in ipairs(names) do
-    local place, due = place_of(backs[i], has_job[i]), dues[i]
-    local found = scores[place]
-    if not found then
-      found = {}
-      scores[place], soonest[place] = found, {}
-    end
-    if place.ring then
-      local group, first = group_name(whose[i]), soonest[place]
-      found[#found + 1], found[#found + 2] = 0, entry(group, due, name)
-      if due < (first[group] or math.huge) then first[group] = due end
-    else
-      found[#found + 1], found[#found + 2] = due + JOB * has_job[i], name
-    end
-  end
-  for place, found in pairs(scores) do
+-- Enter in the lines whoever stands; how many were in none.
+local function enter()
+  local added = 0
+  for place, found in pairs(standing) do
     added = added + call('ZADD', place.lines or place, found)
-    if place.ring then join_ring(place, soonest[place]) end
+    if place.ring then join_ring(place) end
+    standing[place] = nil
   end
   return added
+end
+
+-- Let tasks that wait stand in line, once group and job of each are known; how many stood in none.
+local function line_up(names, dues, backs)
+  local whose, has_job = call('HMGET', groups, names), call('SMISMEMBER', jobs, names)
+  for i, name in ipairs(names) do stand(name, dues[i], backs[i], whose[i], has_job[i]) end
+  return enter()
 end
 
 -- How many are due of those that came back once, or more often.
@@ -93,18 +105,4 @@ local function step_out(names)
       if #line_of(lane, group, 0, 1) == 0 then redis.call('ZREM', lane.ring, group) end
     end
   end
-end
-
--- Let tasks of the main set, as ZRANGE WITHSCORES gives them, stand where they belong; those in process stand nowhere.
--- How many did not.
-local function catch_up(range)
-  local names, dues, backs = {}, {}, {}
-  for i = 1, #range, 2 do
-    if tonumber(range[i + 1]) > 0 then names[#names + 1], dues[#dues + 1] = range[i], tonumber(range[i + 1]) end
-  end
-  for i, text in ipairs(call('HMGET', state, names)) do
-    local _, _, _, back = parse(text)
-    backs[i] = back
-  end
-  return line_up(names, dues, backs)
 end
