@@ -148,24 +148,29 @@ local LEAST = 50 -- entries that are read: some may be stale
 
 -- Those that came back go without a turn, the oldest first; while no slots are free only those with a job.
 local function take_back(round, place)
-  local found, line, of, names, dues, has_job = {}, new_line(place), {}, {}, {}, {}
-  local function see(from, offset, count)
-    local range = redis.call('ZRANGEBYSCORE', place, from, now + offset, 'WITHSCORES', 'LIMIT', 0, count)
-    for i = 1, #range, 2 do
-      found[#found + 1] = { name = range[i], due = due_text(range[i + 1] - offset), has_job = offset == JOB and 1 or 0 }
+  local line, of, names, dues, has_job = new_line(place), {}, {}, {}, {}
+  local function due_of(from, offset, count)
+    return redis.call('ZRANGEBYSCORE', place, from, now + offset, 'WITHSCORES', 'LIMIT', 0, count)
+  end
+  local open = due_of(JOB, JOB, math.max(LEAST, round.allowed))
+  local none = round.slots > 0 and due_of('-inf', 0, math.max(LEAST, math.min(round.allowed, round.slots))) or NONE
+  local i, j = 1, 1 -- both ranges are in order
+  while open[i] or none[j] do
+    local at, due, other_due = #names + 1, (open[i + 1] or math.huge) - JOB, tonumber(none[j + 1] or math.huge)
+    if due < other_due or due == other_due and open[i] < none[j] then
+      names[at], dues[at], has_job[open[i]] = open[i], due_text(due), 1
+      i = i + 2
+    else
+      names[at], dues[at], has_job[none[j]] = none[j], due_text(other_due), 0
+      j = j + 2
     end
+    of[at] = line
   end
-  see(JOB, JOB, math.max(LEAST, round.allowed))
-  if round.slots > 0 then
-    see('-inf', 0, math.max(LEAST, math.min(round.allowed, round.slots)))
-    table.sort(found, function(a, b) return a.due < b.due or a.due == b.due and a.name < b.name end)
-  end
-  for i, one in ipairs(found) do of[i], names[i], dues[i], has_job[one.name] = line, one.name, one.due, one.has_job end
   confirm(round, of, names, names, dues)
-  for i, is_open in ipairs(call('SMISMEMBER', jobs, round.names)) do
-    line.at = i
-    if is_open ~= has_job[round.names[i]] then
-      round.gone[place][#round.gone[place] + 1], round.is_stale = round.names[i], true
+  for at, is_open in ipairs(call('SMISMEMBER', jobs, round.names)) do
+    line.at = at
+    if is_open ~= has_job[round.names[at]] then
+      round.gone[place][#round.gone[place] + 1], round.is_stale = round.names[at], true
     elseif #round.taken < round.allowed and (is_open == 1 or round.slots > 0) then
       round.slots = round.slots - 1 + is_open
       take(round, line)
