@@ -142,7 +142,7 @@ class Cloud(Worker):
 
         client = SimpleNamespace(send_message=send_message)
         wake_ups = WakeUps("", lambda: client, self.clock.time)
-        return Queue(redis, "queue", None if self.delivery_seconds is None else wake_ups.send)
+        return Queue(redis, "queue", None if self.delivery_seconds is None else wake_ups)
 
     # --- requests
 

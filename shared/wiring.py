@@ -72,8 +72,7 @@ def queue() -> "Queue":
         url = aws.secret(setting)
     if not is_redis_url(url):
         raise SettingsError(f"REDIS_URL: {setting} holds no redis[s]:// or redis[s]-cluster:// URL")
-    wake = wake_ups()
-    return Queue(client_of(url), settings().queue_prefix, wake.send if wake else None)
+    return Queue(client_of(url), settings().queue_prefix, wake_ups())
 
 
 @cache

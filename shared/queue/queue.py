@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
 from shared.queue.client import TROUBLE, Client, Script, scan, unavailable
 from shared.queue.rows import Row, ms, place, settled, told
-from shared.queue.values import NO_RUN, Add, Added, Claim, Claimed, End, Hold, Place, Run, Settle, Which
+from shared.queue.values import NO_RUN, Add, Added, Claim, Claimed, End, Hold, Place, Run, Settle, Wake, Which
 from shared.task import Task
 
 BATCH = 200
@@ -34,15 +34,13 @@ _PARTS = {  # what stands before each verb's own script
     "mend": ("prelude", "lines", "catch_up"),
 }
 _ANY_GENERATION = 2**53
-Wake: TypeAlias = Callable[[str, float], None]
-"""Starts a run of process for a provider in so many seconds, if it can; raises nothing."""
 LAYOUT = {
     "queue": ("sorted set", "task -> when it is due, epoch milliseconds; 0 while it is being processed: the truth"),
     "leases": ("sorted set", "task -> when its lease expires"),
     "state": ("hash", "task -> `generation:token.turn:came back`, what the scripts need"),
     "tasks": ("hash", "task -> its record (`record.py`), opaque to the scripts"),
     "dead": ("sorted set", "task -> when it was buried"),
-    "gate": ("hash", "the provider's shared pause, what is left of its rate, and when the next run is planned"),
+    "gate": ("hash", "the provider's shared pause, and what is left of its rate"),
     "jobs": ("set", "tasks with a job open at the provider, where the provider limits those"),
     "groups": ("hash", "task -> its group, where requests name groups"),
     "lines": ("sorted set", "`group`, due time and task, by text: who waits without an open job"),
@@ -51,7 +49,7 @@ LAYOUT = {
     "job_ring": ("sorted set", "group -> its next turn, for `job_lines`"),
     "once": ("sorted set", "task -> when it is due, of those that came back once"),
     "often": ("sorted set", "task -> when it is due, of those that came back more often"),
-    "served": ("sorted set", "what the release before kept of groups; `mend` removes it"),
+    "plans": ("sorted set", "when messages come that start runs of process, epoch milliseconds"),
     "runs": ("sorted set", "run of process -> until when it is alive, where anything waits"),
 }
 """Each key as the scripts know it, its type and what it holds: `{queue:P}`, then `{queue:P}:leases` and so on."""
@@ -75,7 +73,7 @@ def without_redis(then: str) -> Iterator[None]:
 class Queue:
     """The queue's verbs. All tasks of one call belong to one provider.
 
-    `wake`, where there is one, is called by whatever leaves tasks waiting that no run is there for.
+    `wake`, where there is one, is told by whatever leaves tasks waiting that no run is there for.
     """
 
     def __init__(self, client: Client, prefix: str, wake: Wake | None = None) -> None:
@@ -188,8 +186,9 @@ class Queue:
         Tells tasks of which something is left although they are neither in the queue nor dead, or dead without a state.
         """
         strays: set[bytes] = set()
+        self._guarded(self._client.delete, f"{self._names(provider)[0]}:served")  # the release before kept turns there
         for number, key in enumerate(LAYOUT, 1):
-            if key in ("gate", "served", "runs"):
+            if key in ("gate", "plans", "runs"):
                 continue
             cursor: bytes | None = None
             while cursor != b"0":
@@ -220,11 +219,12 @@ class Queue:
 
     def _wake_in(self, provider: str, wake_ms: int) -> None:
         if self._wake and wake_ms >= 0:
-            self._wake(provider, wake_ms / 1000)
+            self._wake.send(provider, wake_ms / 1000)
 
     def _limits(self, limits: Limits) -> tuple[int | float, ...]:
         attempt_ms = 0 if limits.rate_seconds is None else limits.rate_seconds * 1000
-        return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst, int(self._wake is not None)
+        plans = self._wake is not None and self._wake.is_open
+        return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst, int(plans)
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []

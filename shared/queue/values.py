@@ -1,6 +1,6 @@
 """What the queue's verbs take and give."""
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -131,3 +131,14 @@ class Place(Struct, frozen=True):
         """The generation that is waiting, leased or dead; 0 if none is: then no worker would ever claim it."""
         places = (self.due_seconds, self.lease_seconds, self.buried_seconds)
         return 0 if places == (None, None, None) else self.generation
+
+
+class Wake(Protocol):
+    """Starts runs of process."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it would start one now: else nobody is to count on it."""
+
+    def send(self, provider: str, seconds: float) -> None:
+        """Start one for a provider in so many seconds, if it can; raises nothing."""

@@ -58,7 +58,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
       end
     end
   elseif string.match(key, ':gate$') then
-    for _, field in ipairs({ 'until', 'full_at', 'planned' }) do
+    for _, field in ipairs({ 'until', 'full_at' }) do
       local at = tonumber(redis.call('HGET', key, field) or '')
       if at then redis.call('HSET', key, field, string.format('%.17g', math.max(1, at - ARGV[1]))) end
     end

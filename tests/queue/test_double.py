@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from shared.queue.values import NO_RUN
 from shared.task import Task
 from tests.support.keys import PROVIDER, Bench
 from tests.support.memory_queue import MemoryQueue
+from tests.support.waker import Waker
 
 LEASE_SECONDS = 30.0
 LIMITS = (UNLIMITED, Limits(open_jobs=9), Limits(parallel=7), Limits(rate_seconds=0.01, burst=10, open_jobs=20))
@@ -23,6 +25,10 @@ LIMITS = (UNLIMITED, Limits(open_jobs=9), Limits(parallel=7), Limits(rate_second
 def one_time(monkeypatch: pytest.MonkeyPatch, double: MemoryQueue) -> None:
     """Let the server's time be the double's."""
     monkeypatch.setattr(server_mixin, "time", SimpleNamespace(time=lambda: double.now_ms / 1000))
+
+
+def _note(wakes: list[float], _: str, seconds: float) -> None:
+    wakes.append(seconds)
 
 
 @dataclass
@@ -41,7 +47,7 @@ class Crowd:
         self.double_bench = Bench(self.double)
         self.wakes: dict[Any, list[float]] = {self.queue: [], self.double: []}
         for queue, wakes in self.wakes.items() if self.is_woken else ():
-            queue._wake = lambda _, seconds, wakes=wakes: wakes.append(seconds)
+            queue._wake = Waker(partial(_note, wakes))
         self.limits = self.random.choice(LIMITS)
         self.groups = ["", *(f"group {number}" for number in range(self.random.choice([1, 3, 40])))]
 

@@ -306,6 +306,6 @@ def test_scripts_that_the_server_has_forgotten_are_loaded_again(desk: Desk) -> N
 def test_nothing_that_lives_has_a_ttl(desk: Desk) -> None:
     for call in every_verb(desk).values():
         call()
-    gone = ("gate", "served", "runs", "job_lines", "job_ring")
+    gone = ("gate", "served", "plans", "runs", "job_lines", "job_ring")
     assert desk.keys.dump().keys() == {key_of(PROVIDER, part) for part in PARTS if part not in gone}
     assert desk.keys.lasting()

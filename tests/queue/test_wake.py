@@ -8,6 +8,7 @@ from shared.limits import Health, Limits
 from shared.queue import End, Run, Settle
 from tests.support.desk import Desk, names, task
 from tests.support.keys import PROVIDER
+from tests.support.waker import Waker
 
 RUN, OTHER = Run("run", 3.0), Run("other", 3.0)
 SCHEDULED = Run("scheduled", 3.0, gives_way=True)
@@ -19,7 +20,7 @@ class Woken(Desk):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk.queue, desk.keys)
         self.wakes: list[float] = []
-        self.queue._wake = self.wake
+        self.waker = self.queue._wake = Waker(self.wake)
 
     def wake(self, provider: str, seconds: float) -> None:
         assert provider == PROVIDER
@@ -53,7 +54,16 @@ def test_a_task_that_waits_is_planned_for_when_it_is_due(woken: Woken) -> None:
 
 def test_without_somebody_to_send_it_nothing_is_planned_nor_written(desk: Desk) -> None:
     desk.add(delay=2)
-    assert "planned" not in desk.parts()["gate"]
+    assert not desk.parts()["plans"]
+
+
+def test_while_none_can_be_sent_from_here_nothing_is_planned_and_others_plan(woken: Woken) -> None:
+    """Else a plan of nobody's would silence whoever can send."""
+    woken.waker.is_open = False
+    woken.add("a", delay=2)
+    woken.waker.is_open = True
+    woken.add("b", delay=2)
+    assert woken.taken() == [2]
 
 
 def test_a_task_that_is_held_by_its_request_is_planned_for_when_it_is_settled(woken: Woken) -> None:
@@ -213,7 +223,7 @@ def test_a_run_that_comes_takes_its_plan_with_it(woken: Woken, is_empty: bool) -
     if is_empty:
         woken.end("dropped", "a")
     woken.serve()
-    assert "planned" not in woken.parts()["gate"]
+    assert not woken.parts()["plans"]
 
 
 def test_a_plan_that_lies_ahead_stands_though_a_run_comes_and_leaves(woken: Woken) -> None:
@@ -221,6 +231,26 @@ def test_a_plan_that_lies_ahead_stands_though_a_run_comes_and_leaves(woken: Woke
     woken.add("a", delay=50)
     woken.serve()
     assert (woken.taken(), woken.rest(), woken.taken()) == ([50], None, [])
+
+
+def test_of_two_plans_the_later_stands_once_the_sooner_has_come(woken: Woken) -> None:
+    """Its message is on its way, whatever was planned for sooner after it."""
+    woken.add("later", delay=30)
+    woken.add("sooner", delay=1)
+    woken.rewind(1)
+    assert woken.serve() == ["sooner"]
+    assert (woken.taken(), woken.rest(), woken.taken()) == ([30, 1], None, [])
+    woken.add("as late", delay=30)
+    assert woken.taken() == []
+
+
+def test_what_is_left_of_runs_and_plans_goes_with_mending(woken: Woken) -> None:
+    """No messages are sent any more, say."""
+    woken.write("runs", "dead", woken.keys.now() - 1)
+    woken.write("plans", "past", woken.keys.now() - 1)
+    woken.seed("a")
+    woken.queue.mend(PROVIDER)
+    assert (woken.parts()["runs"], woken.parts()["plans"]) == ({}, {})
 
 
 def test_an_end_that_lets_another_task_begin_its_job_plans_for_that(woken: Woken) -> None:

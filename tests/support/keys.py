@@ -16,11 +16,11 @@ PLACES = ("lines", "job_lines", "once", "often")
 JOB = 2**51
 """What the score of one that came back has more, if its job is open."""
 RINGS = {"lines": "ring", "job_lines": "job_ring"}
-SORTED_SETS = ("queue", "leases", "dead", *PLACES, *RINGS.values(), "served", "runs")
+SORTED_SETS = ("queue", "leases", "dead", *PLACES, *RINGS.values(), "served", "plans", "runs")
 HASHES = ("state", "tasks", "gate", "groups")
 SETS = ("jobs",)
 PARTS = (*SORTED_SETS, *HASHES, *SETS)
-INSTANTS = ("until", "full_at", "planned")
+INSTANTS = ("until", "full_at")
 """Fields of the gate that time moves towards."""
 
 Dump = dict[str, dict[str, Any]]

@@ -28,7 +28,7 @@ class Parts:
 
     __slots__ = (
         *("queue", "leases", "state", "tasks", "dead", "gate", "jobs", "groups"),
-        *("lines", "ring", "job_lines", "job_ring", "once", "often", "served", "runs"),
+        *("lines", "ring", "job_lines", "job_ring", "once", "often", "served", "plans", "runs"),
     )
 
     def __init__(self) -> None:
@@ -47,6 +47,7 @@ class Parts:
         self.once: Scores = {}
         self.often: Scores = {}
         self.served: Scores = {}
+        self.plans: Scores = {}
         self.runs: Scores = {}
 
     def copy(self) -> "Parts":

@@ -14,7 +14,7 @@ from tests.support.keys import Dump, key_of
 from tests.support.memory_gate import AGAIN_MS, Pass, hear
 from tests.support.memory_lines import Round, catch_up, due_in, line_up, oldest, step_out, tidy
 from tests.support.memory_parts import Parts, State, whole_ms
-from tests.support.memory_wake import HAND_MS, STANDS_MS, begins_in, forget_plan, is_served, plan
+from tests.support.memory_wake import HAND_MS, STANDS_MS, begins_in, forget_plans, is_served, plan
 
 MARKS = {"buried": "b", "forgotten": "f"}
 ENDS: dict[str, Literal["buried", "forgotten"]] = {"b": "buried", "f": "forgotten"}
@@ -114,7 +114,7 @@ class MemoryQueue:
         if run.name:
             if parts.queue:
                 parts.runs[run.name] = self.now_ms + whole_ms(run.alive_seconds)
-            forget_plan(parts, self.now_ms)
+            forget_plans(parts, self.now_ms)
         expired = self._bring_back(parts, lost_token)
         in_line = len(parts.lines) + len(parts.job_lines) + len(parts.once) + len(parts.often)
         if len(parts.queue) != len(parts.leases) + in_line:
@@ -153,9 +153,9 @@ class MemoryQueue:
             if until is not None:
                 parts.runs[run.name] = until
             return wait_ms / 1000
-        forget_plan(parts, self.now_ms)
+        forget_plans(parts, self.now_ms)
         if not parts.queue:
-            parts.gate.pop("planned", None)
+            parts.plans.clear()
         self._plan(provider, limits, least_ms)
         return None
 
@@ -210,6 +210,9 @@ class MemoryQueue:
     def mend(self, provider: str) -> list[Task]:
         parts = self._parts(provider)
         parts.served.clear()
+        for over in (parts.runs, parts.plans):
+            for name in [name for name, at in over.items() if at <= self.now_ms]:
+                del over[name]
         catch_up(parts, [name for name, due in parts.queue.items() if due > 0], self.now_ms)
         tidy(parts)
         left = {*parts.leases, *parts.state, *parts.tasks, *parts.jobs, *parts.groups}
@@ -220,7 +223,7 @@ class MemoryQueue:
         if self._wake:
             wait_ms = plan(self._parts(provider), limits, self.now_ms, floor_ms)
             if wait_ms is not None:
-                self._wake(provider, wait_ms / 1000)
+                self._wake.send(provider, wait_ms / 1000)
 
     def _parts(self, provider: str) -> Parts:
         if self.unavailable:

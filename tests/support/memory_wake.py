@@ -14,10 +14,9 @@ def is_served(parts: Parts, now_ms: float, *, but: str = "") -> bool:
     return any(now_ms < until <= now_ms + ALIVE_MS for run, until in parts.runs.items() if run != but)
 
 
-def forget_plan(parts: Parts, now_ms: float) -> None:
-    planned = parts.number("planned")
-    if planned is not None and planned <= now_ms + NEAR_MS:
-        del parts.gate["planned"]
+def forget_plans(parts: Parts, now_ms: float) -> None:
+    for come in [plan for plan, at in parts.plans.items() if at <= now_ms + NEAR_MS]:
+        del parts.plans[come]
 
 
 def begins_in(parts: Parts, limits: Limits, now_ms: float) -> float:
@@ -39,8 +38,7 @@ def plan(parts: Parts, limits: Limits, now_ms: float, floor_ms: float = 0) -> fl
     if is_served(parts, now_ms) or wait_ms > SOON_MS:
         return None
     wait_ms = max(wait_ms, floor_ms)
-    planned = parts.number("planned")
-    if planned is not None and now_ms - STANDS_MS <= planned <= now_ms + wait_ms + NEAR_MS:
+    if any(now_ms - STANDS_MS <= at <= now_ms + wait_ms + NEAR_MS for at in parts.plans.values()):
         return None
-    parts.set_number("planned", now_ms + wait_ms)
+    parts.plans[f"{now_ms + wait_ms:.0f}"] = now_ms + wait_ms
     return wait_ms

@@ -36,6 +36,7 @@ from tests.support.parts import parts_of
 from tests.support.redis_servers import SERVERS
 from tests.support.simulator import BROKEN, DRIPPING, EXAMPLE, Simulator, completed, pending, says
 from tests.support.ticking import Trusting
+from tests.support.waker import Waker
 
 Work = Callable[[Claimed], object]
 PROVIDER = asking.provider(asking.rules("http://127.0.0.1:1"))
@@ -177,7 +178,7 @@ class Woken:
 
     def __init__(self, bed: Bed) -> None:
         self.bed, self.wakes = bed, list[tuple[str, int]]()
-        bed.queue._wake = lambda provider, seconds: self.wakes.append((provider, math.ceil(seconds)))
+        bed.queue._wake = Waker(lambda provider, seconds: self.wakes.append((provider, math.ceil(seconds))))
 
     def tick(self, worker: Worker, **options: Any) -> dict[str, dict[str, int]]:
         return self.bed.tick(worker, wake_queue_url="https://sqs/wake", **options)

@@ -128,7 +128,7 @@ def test_with_one_the_queue_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAKE_QUEUE_URL", URL)
     wake_ups = wiring.wake_ups()
     assert wake_ups
-    assert wiring.queue()._wake == wake_ups.send
+    assert wiring.queue()._wake is wake_ups
 
 
 def test_one_that_took_long_is_the_last_for_a_minute(wake_ups: WakeUps, client: Client, clock: Clock) -> None:

@@ -30,7 +30,7 @@ end
 if gives_way and is_in_time() then return { -1, 0, 0, 0, {} } end
 if run ~= '' then
   if redis.call('EXISTS', queue) == 1 then redis.call('ZADD', runs, now + alive_ms, run) end
-  forget_plan() -- it has come
+  forget_plans() -- it has come
 end
 
 -- Tasks of these leases wait again, due since the end of each or now, or end as they are marked; how many wait.

@@ -5,7 +5,6 @@
 --   pauses    how many pauses there were in a row
 --   slow      after a pause: how many attempts may be under way at once, one more with each good reply
 --   full_at   when its rate will have saved up a whole burst, ms
---   planned   see wake
 local AGAIN_MS = 1000 -- how soon to look again for what somebody else's attempt may free
 
 -- A number from the gate, nil for junk.

@@ -50,7 +50,7 @@ local function tidy(place, names)
 end
 
 if key == queue then
-  redis.call('DEL', served)
+  for _, of in ipairs({ runs, plans }) do redis.call('ZREMRANGEBYSCORE', of, '-inf', now) end -- nobody's any more
   for i = 2, #entries, 2 do
     local due = tonumber(entries[i])
     if (due < 0 or due > HORIZON) and not redis.call('ZSCORE', leases, entries[i - 1]) then

@@ -5,7 +5,7 @@
 -- added it), how often it was claimed (and a letter once `end` has found it in process), how often its lease expired
 -- since the last attempt. The release before has no turn: that is read as 0; its scripts read this form.
 local queue, leases, state, tasks, dead, gate, jobs, groups = unpack(KEYS, 1, 8)
-local lines, ring, job_lines, job_ring, once, often, served, runs = unpack(KEYS, 9)
+local lines, ring, job_lines, job_ring, once, often, plans, runs = unpack(KEYS, 9)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 

@@ -11,6 +11,6 @@ redis.call('ZREMRANGEBYSCORE', runs, '-inf', now) -- those are dead
 local wait_ms = may_go_on and not is_served(run) and math.max(floor_ms, begins_in(limits) or math.huge) or math.huge
 if wait_ms <= HAND_MS then return { -1, wait_ms } end
 redis.call('ZREM', runs, run)
-forget_plan()
-if redis.call('EXISTS', queue) == 0 then redis.call('HDEL', gate, 'planned') end -- nothing is left behind
+forget_plans()
+if redis.call('EXISTS', queue) == 0 then redis.call('DEL', plans) end -- nothing is left behind
 return { plan(limits, floor_ms), -1 }

@@ -3,7 +3,7 @@
 --
 -- Where a run is alive, nobody plans: it looks again before it is taken for dead, and `rest` plans when it leaves.
 --   runs     run -> until when it is alive, ms, where anything waits
---   planned  a field of the gate: the instant that the last message is for, ms
+--   plans    messages under way, each when it comes, ms
 local SOON_MS = 75000 -- what is further off, the schedule's run plans when it is near: no chains, no stale messages
 local STANDS_MS, NEAR_MS = 2000, 500
 
@@ -15,11 +15,8 @@ local function is_served(but)
   return redis.call('ZCOUNT', runs, '(' .. now, now + ALIVE_MS) > (own > now and 1 or 0)
 end
 
--- A plan whose time has come is none any more for a run that is here.
-local function forget_plan()
-  local planned = number(redis.call('HGET', gate, 'planned'))
-  if planned and planned <= now + NEAR_MS then redis.call('HDEL', gate, 'planned') end
-end
+-- Plans whose time has come are none any more for a run that is here.
+local function forget_plans() redis.call('ZREMRANGEBYSCORE', plans, '-inf', now + NEAR_MS) end
 
 -- In how many ms an attempt may begin, as far as is known; nil if nothing waits that may go.
 local function begins_in(limits)
@@ -43,8 +40,7 @@ local function plan(limits, floor_ms)
   local wait_ms = begins_in(limits)
   if not wait_ms or wait_ms > SOON_MS then return -1 end
   wait_ms = math.max(wait_ms, floor_ms)
-  local planned = number(redis.call('HGET', gate, 'planned'))
-  if planned and planned >= now - STANDS_MS and planned <= now + wait_ms + NEAR_MS then return -1 end
-  redis.call('HSET', gate, 'planned', now + wait_ms)
+  if redis.call('ZCOUNT', plans, now - STANDS_MS, now + wait_ms + NEAR_MS) > 0 then return -1 end
+  redis.call('ZADD', plans, now + wait_ms, string.format('%.0f', now + wait_ms))
   return wait_ms
 end
