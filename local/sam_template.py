@@ -80,6 +80,20 @@ def table() -> Node:
     return properties
 
 
+def wake_queue() -> dict[str, str]:
+    """The attributes of the queue of wake-ups, as SQS takes them."""
+    properties = template()["Resources"]["WakeQueue"]["Properties"]
+    return {name: str(properties[name]) for name in ("VisibilityTimeout", "MessageRetentionPeriod")}
+
+
+def wake_mapping() -> tuple[int, int]:
+    """How many wake-ups one event of process has at most, and how many such runs there are at once."""
+    properties = template()["Resources"]["WakeMapping"]["Properties"]
+    one_worker, least, most = properties["ScalingConfig"]["MaximumConcurrency"]["Fn::If"]
+    assert one_worker == "OneWorker"
+    return properties["BatchSize"], max(least, int(_known(most) or 0))
+
+
 def stream_patterns() -> tuple[Node, Node]:
     """The filters of the table's stream: for what is published as an event, and for the notify function."""
     ends, notify = (template()["Resources"][name]["Properties"] for name in ("Ends", "NotifyMapping"))

@@ -42,6 +42,7 @@ from tests.explorer.steps import Steps
 from tests.support.keys import Bench
 from tests.support.memory_queue import MemoryQueue
 from tests.support.memory_store import MemoryStore
+from tests.support.waker import Waker
 
 
 class Explorer(Steps):
@@ -80,8 +81,8 @@ class Explorer(Steps):
         return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
     def _start(self) -> World:
-        self._empty = self._queue_number(MemoryQueue())
-        queue, store = MemoryQueue(), MemoryStore(SETTINGS.retention_seconds)
+        self._empty = self._queue_number(self._queue())
+        queue, store = self._queue(), MemoryStore(SETTINGS.retention_seconds)
         self._prepare(queue, store)
         self._roots = tuple(self._node(actor, ()) for actor in range(len(self._kinds)))
         scenario = self.scenario
@@ -99,6 +100,11 @@ class Explorer(Steps):
             replica=None,
             late_write=None,
         )
+
+    def _queue(self) -> MemoryQueue:
+        queue = MemoryQueue()
+        queue._wake = Waker(lambda *_: None) if self.scenario.woken else None
+        return queue
 
     def _prepare(self, queue: MemoryQueue, store: MemoryStore) -> None:
         if self.scenario.start == "nothing":

@@ -50,7 +50,8 @@ class Graph:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.states = 0
-        self._kinds: tuple[Kind, ...] = (*scenario.actors, "process", "reconcile")  # the last two, when all is over
+        tick: Kind = "scheduled" if scenario.woken else "process"
+        self._kinds: tuple[Kind, ...] = (*scenario.actors, tick, "reconcile")  # the last two, when all is over
         signed = SIGNED if scenario.payload != "unsigned" else {}
         self._rules = Rules.from_json(FILE | signed | {"firstAnswer": scenario.first_answer_seconds})
         self._queues, self._stores, self._providers = Interned(), Interned(), Interned()

@@ -30,7 +30,7 @@ from shared.work.parts import Parts
 from shared.work.reconcile import Reconciler
 from shared.work.tick import SETTLE_SECONDS, Tick
 from shared.work.worker import Worker
-from tests.explorer.scenario import FUNCTION_SECONDS, LEASE_SECONDS, PROVIDER, SETTINGS, TASK, Kind, Scenario
+from tests.explorer.scenario import FUNCTION_SECONDS, LEASE_SECONDS, PROVIDER, SETTINGS, TASK, WOKEN, Kind, Scenario
 from tests.support.clock import START_MS
 
 
@@ -205,16 +205,16 @@ def run(kind: Kind, replay: Replay, rules: Rules, scenario: Scenario) -> Any:
     transport = cast(Transport, Proxy(replay, "provider"))
     provider = Provider(rules, transport, Credentials((), _no_secret, transport), Random(0))
     providers = {PROVIDER: provider}
-    parts = Parts(store, queue, providers, SETTINGS, _clock)
+    parts = Parts(store, queue, providers, WOKEN if scenario.woken else SETTINGS, _clock)
     worker = Worker(parts)
     worker.keeper = Keeper(parts, lambda: replay.worker_seconds, replay.pause)
     match kind:
         case "enqueue":
             enqueuer = Enqueuer(parts, worker, _tells_nobody)
             return enqueuer.answer(TaskRequest(task=TASK), lambda: FUNCTION_SECONDS["enqueue"])
-        case "process":
+        case "process" | "scheduled":
             outside = (lambda: replay.tick_seconds, replay.sleep, lambda _: Inline(replay))
-            return Tick(parts, worker, replay.remaining, None, *outside).run()
+            return Tick(parts, worker, replay.remaining, None, *outside, gives_way=kind == "scheduled").run()
         case "reconcile":
             reconciler = Reconciler(store, queue, {PROVIDER: provider.rules}, LEASE_SECONDS, _clock, Random(0))
             return reconciler.run(lambda: FUNCTION_SECONDS["reconcile"])

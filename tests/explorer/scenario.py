@@ -1,6 +1,6 @@
 """What an exploration is about: who is at work, what may go wrong, and the state of everything."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from shared.settings import Settings
@@ -8,7 +8,7 @@ from shared.task import Task
 from shared.work.tick_queue import REST_SECONDS
 from tests.support.clock import START_MS
 
-Kind: TypeAlias = Literal["enqueue", "process", "reconcile", "cancel", "revive", "callback"]
+Kind: TypeAlias = Literal["enqueue", "process", "reconcile", "cancel", "revive", "callback", "scheduled"]
 Payload: TypeAlias = Literal["done", "failed", "running", "unsigned"]
 Trouble: TypeAlias = Literal["done at once", "refused", "error", "cut off", "still running", "failed", "lost job"]
 Fate: TypeAlias = Literal["on the way", "in Redis", "stored", "lost"]
@@ -18,6 +18,7 @@ Start: TypeAlias = Literal["nothing", "waiting", "completed", "dead letter"]
 PROVIDER = "slow"
 TASK = Task(PROVIDER, "t")
 SETTINGS = Settings(parallel_tasks=1, idle_seconds=REST_SECONDS)
+WOKEN = replace(SETTINGS, wake_queue_url="https://sqs/wake")
 LEASE_SECONDS = SETTINGS.lease_seconds
 OLD_MS = START_MS - int(LEASE_SECONDS * 1000) - 1000
 FUNCTION_SECONDS = {"enqueue": 25.0, "process": 80.0, "reconcile": 60.0}
@@ -52,7 +53,9 @@ class Scenario:
     `trouble`: of the provider; `crashes`: deaths and stalls; `flushes`: Redis loses everything; `outages`: it is away
     for a while; `failovers`: it goes back to before its last one to `lost_calls` calls that changed something;
     `timeouts`: a write to DynamoDB whose caller gives up lands later or never; `jumps`: a worker's clock says that its
-    lease is over. `stalling`: who may stall; `in_company`: no worker dies that holds a task alone.
+    lease is over. `stalling`: who may stall; `in_company`: no worker dies that holds a task alone; `woken`: runs of
+    process tell of themselves and plan the next ones, and a scheduled one gives way. No message comes: a run that
+    starts at any time is there as it is.
     """
 
     actors: tuple[Kind, ...]
@@ -70,6 +73,7 @@ class Scenario:
     in_company: bool = False
     first_answer_seconds: float = 5
     payload: Payload = "done"
+    woken: bool = False
 
     @property
     def generation(self) -> int:

@@ -19,14 +19,14 @@ from shared.work.turn import Turn
 from shared.work.worker import Worker
 from tests.explorer.explorer import Explorer
 from tests.explorer.scenario import Budgets, Kind, Payload, Scenario, Start, Trouble, Violation
-from tests.support import keys, memory_lines
+from tests.support import keys, memory_lines, memory_queue
 from tests.support.memory_queue import MemoryQueue
 from tests.support.memory_store import MemoryStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]  # what it runs, others cover, and it takes minutes
 
 EVERY_TROUBLE: tuple[Trouble, ...] = get_args(Trouble)
-LETTERS: dict[str, Kind] = dict(zip("EPRCVB", get_args(Kind), strict=True))
+LETTERS: dict[str, Kind] = dict(zip("EPRCVBS", get_args(Kind), strict=True))
 
 
 def scenario(letters: str, start: Start = "nothing", *troubles: Trouble, **budgets: Any) -> Scenario:
@@ -125,6 +125,23 @@ CALLED_BACK = [  # without a stay in Redis a failed task is listed nowhere: its 
 @pytest.mark.promise("callbacks", "in every order of its steps and everybody else's, a callback ends a task once")
 @pytest.mark.parametrize("one", CALLED_BACK, ids=lambda one: f"{named(one)}-{one.payload}")
 def test_a_callback_ends_a_task_once_whoever_is_at_work_on_it(one: Scenario) -> None:
+    Explorer(one).run()
+
+
+WOKEN = [
+    scenario("PPS", "waiting", "error", woken=True, outages=0),
+    scenario("EPS", "nothing", *EVERY_TROUBLE, woken=True),
+    scenario("EPPS", "nothing", "error", woken=True, **NEITHER),
+    scenario("PSR", "waiting", woken=True, outages=0),
+    scenario("PSC", "waiting", "error", woken=True, outages=0),
+    scenario("PSV", "dead letter", "error", woken=True),
+    scenario("PSB", "waiting", "error", woken=True, outages=0),
+]
+
+
+@pytest.mark.promise("once", "whatever runs are there, die or plan another, the schedule's run comes to what is left")
+@pytest.mark.parametrize("one", WOKEN, ids=named)
+def test_every_state_is_sound_where_runs_are_woken(one: Scenario) -> None:
     Explorer(one).run()
 
 
@@ -304,3 +321,8 @@ def test_it_fails_where_what_came_back_twice_is_not_alone(monkeypatch: pytest.Mo
 
 def _once(place_of: Any, *arguments: Any) -> Any:
     return place_of(*arguments[:-1], min(1, arguments[-1]))
+
+
+def test_it_fails_where_the_schedules_run_gives_way_though_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_queue, "is_served", lambda *_, **__: True)
+    assert "never ends" in violation(scenario("PS", "waiting", woken=True))

@@ -31,7 +31,7 @@ class MemoryQueue:
 
     def copy(self) -> "MemoryQueue":
         twin = MemoryQueue()
-        twin.now_ms, twin.unavailable = self.now_ms, self.unavailable
+        twin.now_ms, twin.unavailable, twin._wake = self.now_ms, self.unavailable, self._wake
         twin._providers = {provider: parts.copy() for provider, parts in self._providers.items()}
         return twin
 
