@@ -14,7 +14,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test test-all soak lint lint-lua docs validate build invoke-enqueue invoke-process deploy clean sam python313 always
+.PHONY: help demo dev test test-all soak lint lint-lua docs validate build invoke-enqueue invoke-process preflight deploy clean sam python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -110,7 +110,10 @@ invoke-process: $(VENV)/ready .aws-sam/build/template.yaml ## the same for proce
 	@$(MAKE) --no-print-directory sam
 	$(SAM) build
 
-deploy: sam ## build and deploy, asking for the parameters
+preflight: $(VENV)/ready ## check what a deployment's parameters must have in common
+	$(VENV)/bin/python -m local.preflight
+
+deploy: sam preflight ## build and deploy, asking for the parameters
 	$(SAM) build && $(SAM) deploy --guided
 
 # --- the artifact: called by `sam build` for each function, with ARTIFACTS_DIR set
