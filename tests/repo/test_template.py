@@ -245,6 +245,16 @@ def test_sam_local_overrides_only_variables_that_the_template_has() -> None:
     assert set(overrides["Parameters"]) <= set(variables())
 
 
+def test_sam_local_overrides_every_variable_that_a_resource_tells() -> None:
+    """It would tell the resource's logical id."""
+    overrides = json.loads((ROOT / "local" / "sam-env.json").read_text())["Parameters"]
+    raw = GLOBALS["Environment"]["Variables"]
+    told = {name for name, value in raw.items() for one in RESOURCES if f"'Ref': '{one}'" in str(value)}
+    assert told == {"TABLE_NAME", "SPILL_BUCKET", "WAKE_QUEUE_URL"}
+    assert told <= overrides.keys()
+    Settings.from_environment({name: value for name, value in overrides.items() if not name.startswith("AWS_")})
+
+
 # --- what the functions are
 
 
