@@ -130,6 +130,9 @@ class Settings:
     idle_seconds: float = _number(15.0, 0, 800, "a tick ends when nothing falls due within this")
     attempt_seconds: float = _number(20.0, 0.1, 600, "the longest that one attempt may take, all requests in it")
     first_answer_seconds: float = _number(5.0, 0, 20, "how long a new request waits for the provider; 0: not at all")
+    status_wait_seconds: float = _number(
+        0.0, 0, 20, "how long a status request may wait (`Prefer: wait`) until something happens; 0: not at all"
+    )
     max_crashes: int = _number(3, 2, 100, "how often a task may crash its worker; two may be a neighbour's")
     confirm_seconds: float = _number(
         0.0, 0, 86400, "how long no item is read for polls that change nothing: so late is a lost cancellation found"

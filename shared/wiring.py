@@ -21,6 +21,7 @@ from shared.task import is_provider_name
 if TYPE_CHECKING:
     from shared.api.callback import Receiver
     from shared.api.enqueue import Enqueuer
+    from shared.api.wait import Waiter
     from shared.provider import Provider
     from shared.provider.callback_url import CallbackUrls
     from shared.provider.language.rules import Rules
@@ -180,6 +181,13 @@ def enqueuer_for_threads() -> "Enqueuer":
     if settings().notify:
         notifier()
     return enqueuer()
+
+
+@cache
+def waiter() -> "Waiter":
+    from shared.api.wait import Waiter
+
+    return Waiter(parts())
 
 
 @cache

@@ -54,13 +54,18 @@ class Answer:
             text = dumps(self.body)
         object.__setattr__(self, "text", text)
 
-    def unless_known(self, event: Mapping[str, Any]) -> "Answer":
-        """304 without a body if the request's If-None-Match (RFC 9110) names this answer's ETag, else the answer."""
-        if self.etag is None:
-            return self
+    def is_known(self, event: Mapping[str, Any]) -> bool | None:
+        """Whether the request's If-None-Match (RFC 9110) names this answer's ETag; None where either is missing."""
         asked = header(event, "if-none-match").strip()
-        known = asked == "*" or self.etag.removeprefix("W/") in _TAG.findall(asked)
-        return Answer(status=304, body={}, etag=self.etag) if known else self
+        if self.etag is None or not asked:
+            return None
+        return asked == "*" or self.etag.removeprefix("W/") in _TAG.findall(asked)
+
+    def unless_known(self, event: Mapping[str, Any]) -> "Answer":
+        """304 without a body if the request knows this answer, else the answer."""
+        if not self.is_known(event):
+            return self
+        return Answer(status=304, body={}, etag=self.etag, preference_applied=self.preference_applied)
 
     def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
         """The headers, for the event that was answered; `Location` begins with its stage and base path."""

@@ -19,16 +19,22 @@ from shared.work.parts import Parts
 from shared.work.settle import Settlement
 
 NOWHERE = Place(0, None, None, None, None)
+_IN_REDIS = ("pending", "failed")  # whose tasks Redis may tell more of
 PASSING = ("age_seconds", "next_attempt_at", "data_url", "data_url_expires_at")  # what changes though nothing happened
 
 
 def status(parts: Parts, task: Task) -> Answer:
     """Everything that is known of a task. Raises NotFound, StoreUnavailable; without Redis no schedule."""
     item = existing(parts, task)
+    (place,) = places_of(parts, [item]) if item.status in _IN_REDIS else (None,)
+    return status_of(parts, item, place)
+
+
+def status_of(parts: Parts, item: Item, place: Place | None) -> Answer:
+    """Everything that is known of a task by its item and by what Redis tells of it."""
     body = shown(parts, item)
-    if item.status in ("pending", "failed"):
-        (place,) = places_of(parts, [item])
-        body |= schedule(parts, item, place)
+    if item.status in _IN_REDIS:
+        body |= schedule(parts, item, _place(item, place))
     lasting = {name: value for name, value in body.items() if name not in PASSING}
     return Answer(status=200, body=body, etag=f'W/"{digest(lasting)[:24]}"')
 
@@ -79,8 +85,13 @@ def places_of(parts: Parts, items: Sequence[Item]) -> list[Place | None]:
             known = list(group)
             places = parts.queue.look([one.task for one in known], records=True, limits=parts.limits(known[0].task))
             for item, place in zip(known, places, strict=True):
-                found[item.task] = place if place.generation == item.generation else NOWHERE
-    return [found.get(item.task) for item in items]
+                found[item.task] = place
+    return [_place(item, found.get(item.task)) for item in items]
+
+
+def _place(item: Item, place: Place | None) -> Place | None:
+    """Where the item's own generation is, of a task that is there."""
+    return NOWHERE if place and place.generation != item.generation else place
 
 
 def _provider_name(item: Item) -> str:
