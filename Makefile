@@ -14,7 +14,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test test-all soak lint lint-lua docs validate build invoke-enqueue invoke-process preflight deploy clean sam python313 always
+.PHONY: help demo dev test test-all soak lint lint-lua docs validate build invoke-enqueue invoke-process invoke-status preflight deploy clean sam python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -105,6 +105,9 @@ invoke-enqueue: $(VENV)/ready .aws-sam/build/template.yaml ## sam local invoke o
 
 invoke-process: $(VENV)/ready .aws-sam/build/template.yaml ## the same for process: one tick
 	$(LOCALLY) ProcessFunction --event events/process-scheduled-event.json
+
+invoke-status: $(VENV)/ready .aws-sam/build/template.yaml ## the same for status: waits for the end of what invoke-enqueue asked for
+	$(LOCALLY) StatusFunction --event events/status-rest-wait.json
 
 .aws-sam/build/template.yaml: template.yaml requirements.txt $(shell find handlers shared -type f -not -name '*.pyc' 2>/dev/null)
 	@$(MAKE) --no-print-directory sam

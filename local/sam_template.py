@@ -24,11 +24,15 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What the template says about one function; `environment` has only the variables whose values it knows."""
+    """What the template says about one function; `environment` has only the variables whose values it knows.
+
+    `is_reserved`: wherever it is deployed, it has its own concurrency and no more.
+    """
 
     handler: str
     timeout_seconds: float
     environment: Mapping[str, str]
+    is_reserved: bool
 
 
 class _Loader(yaml.SafeLoader):
@@ -65,13 +69,26 @@ def functions() -> dict[str, Definition]:
 
 
 def routes() -> list[Route]:
-    """Every route of the API."""
-    return [
+    """Every route of the API, as deployed with everything that can be switched on."""
+    of_functions = [
         Route(event["Properties"]["Method"].upper(), event["Properties"]["Path"], name)
         for name, properties in _resources("AWS::Serverless::Function").items()
         for event in properties.get("Events", {}).values()
         if event["Type"] == "Api"
     ]
+    of_api = [
+        Route(method.upper(), path, _switched_on(operation["x-amazon-apigateway-integration"]["uri"]))
+        for path, operations in _definition_body()["paths"].items()
+        for method, operation in operations.items()
+    ]
+    return of_functions + of_api
+
+
+def no_room() -> Node:
+    """The API's answer where Lambda has no room for a request: its `statusCode`, `responseParameters`, and so on."""
+    _, answers, _ = _definition_body()["x-amazon-apigateway-gateway-responses"]["Fn::If"]
+    failure: Node = answers["INTEGRATION_FAILURE"]
+    return failure
 
 
 def table() -> Node:
@@ -106,6 +123,18 @@ def _resources(kind: str) -> dict[str, Node]:
     return {name: body["Properties"] for name, body in template()["Resources"].items() if body["Type"] == kind}
 
 
+def _definition_body() -> Node:
+    body: Node = template()["Resources"]["Api"]["Properties"]["DefinitionBody"]
+    return body
+
+
+def _switched_on(uri: Node) -> str:
+    """The function that an integration leads to where its condition holds."""
+    _, variables = uri["Fn::Sub"]
+    _, switched_on, _ = variables["Function"]["Fn::If"]
+    return str(switched_on["Ref"]).removesuffix(".Alias")
+
+
 def _definition(properties: Node, shared: Node) -> Definition:
     variables = {
         **shared.get("Environment", {}).get("Variables", {}),
@@ -116,6 +145,7 @@ def _definition(properties: Node, shared: Node) -> Definition:
         properties["Handler"],
         float(properties["Timeout"]),
         {name: value for name, value in known.items() if value is not None},
+        "Ref" in properties.get("ReservedConcurrentExecutions", {}),
     )
 
 

@@ -104,6 +104,7 @@ class Stack:
                         environment,
                         log=self._log,
                         concurrency=CONCURRENCY,
+                        throttles=definition.is_reserved,
                     )
                 )
             entered.enter_context(Stream(self.dynamodb, self.functions["NotifyFunction"], self._log))
@@ -137,6 +138,7 @@ class Stack:
             "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb.url,
             "AWS_ENDPOINT_URL_SFN": self.dynamodb.url,  # moto takes any task token and ignores it
             "NOTIFY": "stepFunctionsToken",
+            "STATUS_WAIT_SECONDS": "20",
             "CALLBACK_URL": self.url,
             "CALLBACK_SECRET": "env:CALLBACK_KEY",
             **self._keys,

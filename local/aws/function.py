@@ -10,10 +10,18 @@ from typing import ClassVar, Self, TextIO
 from local.aws.sandbox import FunctionError, Json, Sandbox, note
 
 
+class ThrottledError(FunctionError):
+    """There is no room for another event now."""
+
+    def __init__(self) -> None:
+        super().__init__("TooManyRequestsException", "Rate Exceeded.")
+
+
 class Function:
     """A Lambda function; a context manager. At most `concurrency` events are worked on at once, the others wait.
 
-    When a process is killed, its current call fails, and the next call starts another process.
+    Where it `throttles`, as Lambda does with a concurrency that is reserved, those fail instead: ThrottledError. When a
+    process is killed, its current call fails, and the next call starts another process.
     """
 
     sandbox: ClassVar[type[Sandbox]] = Sandbox
@@ -27,6 +35,7 @@ class Function:
         *,
         log: TextIO = sys.stderr,
         concurrency: int = 8,
+        throttles: bool = False,
     ) -> None:
         self.name = name
         self.handler = handler
@@ -34,6 +43,7 @@ class Function:
         self.variables = variables(name, handler, environment)
         self.log = log
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix=name)
+        self._room = threading.Semaphore(concurrency) if throttles else None
         self._lock = threading.Lock()
         self._sandboxes: set[Sandbox] = set()
         self._idle: list[Sandbox] = []
@@ -41,7 +51,11 @@ class Function:
 
     def start(self, event: Json) -> Future[Json]:
         """Invokes it without waiting; a failure is also logged."""
-        call = self._threads.submit(self._run, event)
+        if self._room and not self._room.acquire(blocking=False):
+            call: Future[Json] = Future()
+            call.set_exception(ThrottledError())
+        else:
+            call = self._threads.submit(self._run, event)
         call.add_done_callback(self._report)
         return call
 
@@ -66,11 +80,15 @@ class Function:
             sandbox.close()
 
     def _run(self, event: Json) -> Json:
-        sandbox = self._take()
         try:
-            return sandbox.run(event, self.timeout_seconds)
+            sandbox = self._take()
+            try:
+                return sandbox.run(event, self.timeout_seconds)
+            finally:
+                self._give_back(sandbox)
         finally:
-            self._give_back(sandbox)
+            if self._room:
+                self._room.release()
 
     def _take(self) -> Sandbox:
         """A warm process, else a new one."""

@@ -11,7 +11,7 @@ from typing import Self
 from typing_extensions import override
 
 from local import ROOT
-from local.aws.function import Function
+from local.aws.function import Function, ThrottledError
 from local.aws.http_api import HttpApi
 from local.aws.message import Event, MalformedAnswerError, Reply, Request, Shape
 from local.aws.rest_api import RestApi
@@ -59,6 +59,8 @@ class Gateway:
             return self._shape.reply(call.result(self._seconds))
         except TimeoutError:
             return self._shape.timed_out
+        except ThrottledError:
+            return self._shape.no_room
         except (FunctionError, MalformedAnswerError):
             return self._shape.failed
 

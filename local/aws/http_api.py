@@ -20,6 +20,7 @@ class HttpApi:
     too_large = Reply.message(413, "Request Entity Too Large")
     failed = Reply.message(500, "Internal Server Error")
     timed_out = Reply.message(503, "Service Unavailable")
+    no_room = failed  # no template can say another
 
     def is_sample_of(self, event: Event, route: Route) -> bool:
         """Whether an event from events/ shows this route in this shape."""

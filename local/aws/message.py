@@ -103,6 +103,10 @@ class Shape(Protocol):
     failed: Reply
     timed_out: Reply
 
+    @property
+    def no_room(self) -> Reply:
+        """Where the function has no room for a request."""
+
     def is_sample_of(self, event: Event, route: Route) -> bool:
         """Whether an event from events/ shows this route in this shape."""
 

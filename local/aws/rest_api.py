@@ -3,7 +3,7 @@
 from urllib.parse import parse_qsl
 
 from local.aws.message import Answer, Event, MalformedAnswerError, Reply, Request
-from local.sam_template import Route
+from local.sam_template import Route, no_room
 
 
 class RestApi:
@@ -15,6 +15,14 @@ class RestApi:
     too_large = Reply(413, [("Content-Type", "text/plain")], b"HTTP content length exceeded 10485760 bytes.")
     failed = Reply.message(502, "Internal server error", ("x-amzn-ErrorType", "InternalServerErrorException"))
     timed_out = Reply.message(504, "Endpoint request timed out")
+
+    @property
+    def no_room(self) -> Reply:
+        """As the template says."""
+        told, prefix = no_room(), "gatewayresponse.header."
+        ((kind, body),) = told["responseTemplates"].items()
+        headers = [(name.removeprefix(prefix), value.strip("'")) for name, value in told["responseParameters"].items()]
+        return Reply(int(told["statusCode"]), [("Content-Type", kind), *headers], body.encode())
 
     def is_sample_of(self, event: Event, route: Route) -> bool:
         """Whether an event from events/ shows this route in this shape."""

@@ -34,7 +34,7 @@ def loaded(handler: str, *parts: str) -> tuple[set[str], list[str]]:
     [
         ("enqueue", ["enqueuer_for_threads", "parts"], set()), ("process", ["worker", "parts"], set()),
         ("callback", ["receiver"], set()), ("reconcile", ["reconciler"], {"requests"}),
-        ("notify", ["notifier"], {"redis", "requests"}),
+        ("notify", ["notifier"], {"redis", "requests"}), ("status", ["waiter"], set()),
     ],
 )  # fmt: skip
 def test_a_handler_loads_what_its_parts_need_and_no_more(handler: str, parts: list[str], never: set[str]) -> None:

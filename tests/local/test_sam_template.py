@@ -10,7 +10,9 @@ def test_the_functions_are_the_handlers_with_their_timeouts() -> None:
         "ReconcileFunction": ("handlers.reconcile.handler", 60),
         "CallbackFunction": ("handlers.callback.handler", 25),
         "NotifyFunction": ("handlers.notify.handler", 60),
+        "StatusFunction": ("handlers.status.handler", 28),
     }
+    assert [name for name, definition in functions().items() if definition.is_reserved] == ["StatusFunction"]
 
 
 def test_a_functions_environment_holds_literals_and_the_defaults_of_parameters_and_nothing_unknown() -> None:
@@ -23,10 +25,12 @@ def test_a_functions_environment_holds_literals_and_the_defaults_of_parameters_a
 def test_every_route_leads_to_its_function() -> None:
     callback = Route("POST", "/callbacks/{provider}/{token}", "CallbackFunction")
     task = "/tasks/{provider}/{name}"
-    asked = f"GET /,POST /tasks,GET /tasks,DELETE /tasks,GET {task},DELETE {task},POST /tasks/revive,POST /tasks/batch"
-    assert {f"{route.method} {route.path}" for route in set(routes()) - {callback}} == set(asked.split(","))
-    assert {route.function for route in set(routes()) - {callback}} == {"EnqueueFunction"}
-    assert callback in routes()
+    looks = {Route("GET", path, "StatusFunction") for path in ("/tasks", task)}
+    asked = f"GET /,POST /tasks,DELETE /tasks,DELETE {task},POST /tasks/revive,POST /tasks/batch"
+    others = set(routes()) - {callback, *looks}
+    assert {f"{route.method} {route.path}" for route in others} == set(asked.split(","))
+    assert {route.function for route in others} == {"EnqueueFunction"}
+    assert {callback, *looks} <= set(routes())
 
 
 def test_short_tags_are_read_as_their_long_forms() -> None:

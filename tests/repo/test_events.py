@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared import wiring
+from shared.api.preference import preferences
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.transport import Transport
 from shared.queue import client
@@ -143,8 +144,22 @@ def test_a_sample_of_a_batch_has_a_result_for_each_request(feed: Feed, calls: li
 def test_every_route_has_a_sample_in_both_shapes_and_an_answer_here() -> None:
     assert set(ROUTES) == set(WANTED)
     assert len(HTTP_NAMES) == 2 * len(ROUTES)
-    known = {"enqueue", "process", "reconcile", "callback", "notify"}  # the last two: test_callback.py, test_notify.py
+    known = {"enqueue", "process", "reconcile", "status", "callback", "notify"}  # the last two have tests of their own
     assert {name.partition("-")[0] for name in NAMES} == known
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("status-")])
+def test_a_sample_of_a_wait_is_answered_once_the_task_has_ended(
+    feed: Feed, name: str, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATUS_WAIT_SECONDS", "20")
+    feed("enqueue-rest-post-tasks")
+    item = store.get(TASK, clock())
+    assert item
+    assert preferences(sample(name)).wait_seconds == 20
+    store.complete(TASK, item.generation, {"rating": 4.5}, clock())
+    answered = feed(name)
+    assert (answered["statusCode"], json.loads(answered["body"])["data"]) == (200, {"rating": 4.5})
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("process-")])

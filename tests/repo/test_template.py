@@ -9,7 +9,9 @@ import pytest
 
 from local import ROOT, sam_template
 from local.aws.stream import passes
+from shared.api import wait
 from shared.api.enqueue import RESERVE_SECONDS
+from shared.api.preference import LONGEST_WAIT_SECONDS
 from shared.errors import SettingsError
 from shared.settings import NOTIFY_KINDS, Settings
 from shared.store.spill import CALL_SECONDS
@@ -18,12 +20,13 @@ GATEWAY_SECONDS = 29  # API Gateway gives up on an integration after this
 
 FUNCTIONS = {
     "EnqueueFunction": "enqueue", "ProcessFunction": "process", "ReconcileFunction": "reconcile",
-    "CallbackFunction": "callback", "NotifyFunction": "notify",
+    "CallbackFunction": "callback", "NotifyFunction": "notify", "StatusFunction": "status",
 }  # fmt: skip
 ROUTES = {
     "GET /", "POST /tasks", "POST /tasks/batch", "GET /tasks", "DELETE /tasks", "GET /tasks/{provider}/{name}",
     "DELETE /tasks/{provider}/{name}", "POST /tasks/revive",
 }  # fmt: skip
+LOOKS = {"GET /tasks", "GET /tasks/{provider}/{name}"}
 CALLBACK = "POST /callbacks/{provider}/{token}"
 CONDITIONS = {
     "RedisUrlInSecret": "RedisUrlSecret", "RedisUrlInParameter": "RedisUrlParameter", "CallbacksAreOn": "CallbackUrl",
@@ -67,6 +70,8 @@ def variables(**choices: str) -> dict[str, str]:
                 return QUEUE_URL if name == "WakeQueue" else name.removeprefix("AWS::")
             case {"Fn::If": ["WakeUpsAreOn", then, otherwise]}:
                 return value(then if value({"Ref": "WakeUps"}) == "true" else otherwise)
+            case {"Fn::If": ["StatusWaits", then, otherwise]}:
+                return value(then if value({"Ref": "StatusConcurrency"}) != "0" else otherwise)
             case {"Fn::If": [str(condition), then, otherwise]}:
                 return value(then if choices.get(CONDITIONS[condition]) else otherwise)
             case {"Fn::Join": [str(between), list(parts)]}:
@@ -107,11 +112,40 @@ def granted(name: str) -> Iterator[tuple[str, Any]]:
 # --- the API
 
 
-def test_enqueue_serves_every_route_but_callbacks() -> None:
+def test_enqueue_serves_every_route_but_callbacks_and_looks() -> None:
     routes = [(function, f"{event['Method']} {event['Path']}") for function, event in events("Api")]
-    served = [("EnqueueFunction", route) for route in ROUTES]
+    served = [("EnqueueFunction", route) for route in ROUTES - LOOKS]
     assert sorted(routes) == sorted([*served, ("CallbackFunction", CALLBACK)])
     assert all(event["RestApiId"] == {"Ref": "Api"} for _, event in events("Api"))
+
+
+def test_looks_are_served_by_a_function_of_their_own_where_they_may_wait_and_else_by_enqueue() -> None:
+    server = {"Fn::If": ["StatusWaits", {"Ref": "StatusFunction.Alias"}, {"Ref": "EnqueueFunction.Alias"}]}
+    paths = properties("Api")["DefinitionBody"]["paths"]
+    assert {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods} == LOOKS
+    for methods in paths.values():
+        integration = methods["get"]["x-amazon-apigateway-integration"]
+        assert (integration["type"], integration["httpMethod"]) == ("aws_proxy", "POST")
+        uri, names = integration["uri"]["Fn::Sub"]
+        assert uri.endswith(":lambda:path/2015-03-31/functions/${Function}/invocations")
+        assert names == {"Function": server}
+    assert properties("Api")["MergeDefinitions"] is True
+    permission = properties("LookPermission")
+    assert (permission["Action"], permission["Principal"]) == ("lambda:InvokeFunction", "apigateway.amazonaws.com")
+    assert permission["FunctionName"] == server
+    assert permission["SourceArn"]["Fn::Sub"].endswith(":${Api}/*/GET/tasks*")
+
+
+def test_a_caller_is_told_to_come_back_where_lambda_has_no_room() -> None:
+    """API Gateway's own answer would be 500."""
+    condition, answers, otherwise = properties("Api")["DefinitionBody"]["x-amazon-apigateway-gateway-responses"][
+        "Fn::If"
+    ]
+    assert (condition, otherwise) == ("StatusWaits", {"Ref": "AWS::NoValue"})
+    answer = answers["INTEGRATION_FAILURE"]
+    assert answer["statusCode"] == "503"
+    assert answer["responseParameters"] == {"gatewayresponse.header.Retry-After": "'1'"}  # a literal is in quotes
+    assert json.loads(answer["responseTemplates"]["application/json"])["status"] == 503
 
 
 def test_no_request_passes_unsigned_but_a_callback() -> None:
@@ -182,6 +216,19 @@ def test_enqueue_has_time_to_store_and_settle_after_the_longest_first_answer() -
 def test_process_has_time_for_its_window_one_more_attempt_and_settling() -> None:
     settings = deployed()
     assert properties("ProcessFunction")["Timeout"] == settings.window_seconds + settings.attempt_seconds + 10
+
+
+def test_status_has_time_to_read_and_answer_after_the_longest_wait_and_before_the_gateway_gives_up() -> None:
+    longest = deployed(StatusConcurrency="10").status_wait_seconds
+    assert longest == LONGEST_WAIT_SECONDS
+    assert longest + wait.RESERVE_SECONDS + CALL_SECONDS <= properties("StatusFunction")["Timeout"] < GATEWAY_SECONDS
+
+
+def test_no_look_waits_unless_asked_for_and_those_that_do_have_a_concurrency_of_their_own() -> None:
+    assert PARAMETERS["StatusConcurrency"]["Default"] == deployed().status_wait_seconds == 0
+    assert TEMPLATE["Conditions"]["StatusWaits"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "StatusConcurrency"}, 0]}]}
+    assert RESOURCES["StatusFunction"]["Condition"] == "StatusWaits"
+    assert properties("StatusFunction")["ReservedConcurrentExecutions"] == {"Ref": "StatusConcurrency"}
 
 
 def test_reconcile_ends_before_its_next_run() -> None:
@@ -312,6 +359,7 @@ OBJECTS = {"Fn::Sub": "${SpillBucket.Arn}/*"}
         ("ProcessFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)]),
         ("ReconcileFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:Query", INDEX)]),
         ("CallbackFunction", [("dynamodb:GetItem", TABLE), ("dynamodb:UpdateItem", TABLE), ("s3:PutObject", OBJECTS)]),
+        ("StatusFunction", [("dynamodb:GetItem", TABLE), ("s3:GetObject", OBJECTS)]),
         ("NotifyFunction", [*((action, STREAM) for action in READ_STREAM), ("sqs:SendMessage", NOTIFY_DEAD)]),
     ],
 )

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from local import ROOT
-from local.aws.function import Function
+from local.aws.function import Function, ThrottledError
 from local.aws.sandbox import FunctionError
 from local.waiting import wait_until
 
@@ -72,9 +73,9 @@ def make(tmp_path: Path, log: io.StringIO) -> Iterator[Make]:
     (tmp_path / "sample_handler.py").write_text(dedent(HANDLER))
     with ExitStack() as stack:
 
-        def make(handler: str = "sample_handler.handler", seconds: float = 30, concurrency: int = 4) -> Function:
+        def make(handler: str = "sample_handler.handler", seconds: float = 30, **how: Any) -> Function:
             environment = {"PYTHONPATH": str(tmp_path), "MINE": "yes"}
-            function = Function("Sample", handler, seconds, environment, log=log, concurrency=concurrency)
+            function = Function("Sample", handler, seconds, environment, log=log, **{"concurrency": 4} | how)
             return stack.enter_context(function)
 
         yield make
@@ -248,3 +249,15 @@ def test_processes_end_when_their_parent_is_killed() -> None:
     pids = [int(word) for word in done.stdout.split()]
     assert pids
     wait_until(lambda: not any(alive(pid) for pid in pids), 10, "their end")
+
+
+def test_a_function_that_throttles_refuses_what_it_has_no_room_for_until_it_has(make: Make, tmp_path: Path) -> None:
+    function, folder = make(concurrency=1, throttles=True), tmp_path / "meeting"
+    folder.mkdir()
+    (folder / "first").touch()
+    busy = function.start({"meet": str(folder)})
+    with pytest.raises(ThrottledError, match="Rate Exceeded"):
+        function.invoke({"echo": 1})
+    (folder / "last").touch()
+    assert busy.result() is None
+    assert function.invoke({"echo": 1}) == 1

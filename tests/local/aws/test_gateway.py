@@ -10,13 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlencode
 
 import pytest
 import requests
 
 from local import ROOT
-from local.aws.function import Function
+from local.aws.function import Function, ThrottledError
 from local.aws.gateway import HTTP, REST, Gateway
 from local.aws.message import Event, Shape
 
@@ -51,7 +52,8 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
 
         def make(shape: Shape, seconds: float = 29) -> Gateway:
             if (shape, seconds) not in made:
-                gateway = Gateway({"EnqueueFunction": function}, shape, integration_seconds=seconds)
+                functions = {"EnqueueFunction": function, "StatusFunction": function}
+                gateway = Gateway(functions, shape, integration_seconds=seconds)
                 made[shape, seconds] = stack.enter_context(gateway)
             return made[shape, seconds]
 
@@ -226,6 +228,18 @@ def test_a_function_slower_than_the_gateway_waits_is_a_timeout(make: Make) -> No
 
 def test_a_function_that_runs_into_its_own_timeout_is_an_internal_error(make: Make) -> None:
     assert answered(make(REST), "sleep").json() == {"message": "Internal server error"}
+
+
+@pytest.mark.parametrize(("shape", "status", "after"), [(REST, 503, "1"), (HTTP, 500, None)])
+def test_a_function_without_room_is_answered_as_the_template_says_where_it_can_say(
+    shape: Shape, status: int, after: str | None
+) -> None:
+    function = Mock(**{"start.return_value.result.side_effect": ThrottledError()})
+    with Gateway({"StatusFunction": function}, shape) as gateway:
+        reply = requests.get(f"{gateway.url}/tasks/example/a", timeout=30)
+    assert (reply.status_code, reply.headers.get("Retry-After")) == (status, after)
+    if shape is REST:
+        assert (reply.json()["status"], reply.json()["title"]) == (503, "Service Unavailable")
 
 
 @pytest.mark.parametrize(("method", "target"), [("GET", "/nowhere"), ("PUT", "/tasks"), ("GET", "/tasks/example/")])
