@@ -29,3 +29,11 @@ def test_the_benchmark_of_lateness_prints_each_load_and_a_verdict_where_there_ar
     loads = [line for line in lines if re.match(r"[\d,]+ a minute, (by schedule|delivery [\d.]+ s) ", line)]
     assert len(loads) == 9
     assert len(re.findall(r"\d\.\d\d ≤ [\d.]+ +(?:ok|MISSED)", run.stdout)) == 8
+
+
+def test_the_benchmark_of_waiting_prints_what_a_wait_brings_and_costs_and_a_verdict() -> None:
+    command = [sys.executable, "-m", "benchmarks.waiting", "--waits", "5"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    told, without_redis = run.stdout.splitlines()[1:]
+    assert re.match(r"for the end +\d\.\d\d ≤ 1 (ok|MISSED)( +\d+\.\d\d){4}$", told)
+    assert re.match(r"without Redis( +\d+\.\d\d){5}$", without_redis)
