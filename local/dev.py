@@ -27,6 +27,7 @@ Meanwhile is up; Ctrl-C ends it. Ask, and ask again a little later:
   curl -i '{stack.url}/?task-name=acme'
   curl -i {stack.url}/tasks -d '{{"provider": "coin", "name": "heads or tails"}}'
   curl -s {stack.url}/tasks/example/acme
+  curl -s {stack.url}/tasks/example/acme -H 'Prefer: wait=20'
   curl -s -X DELETE {stack.url}/tasks/example/acme
   curl -s {stack.third_party.url}/log
 
