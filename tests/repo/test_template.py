@@ -152,6 +152,8 @@ def test_no_request_passes_unsigned_but_a_callback() -> None:
     assert properties("Api")["Auth"]["DefaultAuthorizer"] == "AWS_IAM"
     of_their_own = [(function, event["Auth"]) for function, event in events("Api") if "Auth" in event]
     assert of_their_own == [("CallbackFunction", {"Authorizer": "NONE"})]
+    looks = [methods["get"] for methods in properties("Api")["DefinitionBody"]["paths"].values()]
+    assert [look["security"] for look in looks] == [[{"AWS_IAM": []}]] * 2
 
 
 def test_a_route_that_comes_with_a_parameter_reaches_the_stage() -> None:
