@@ -20,6 +20,7 @@ from moto import mock_aws
 from redis import Redis
 
 from local.servers.dynamodb import create_table
+from local.servers.redis_cluster import cluster_of
 from local.servers.redis_server import Kind, RedisServer
 from local.servers.third_party import ThirdParty
 from shared import aws, wiring
@@ -33,7 +34,7 @@ from tests.support.keys import PREFIX, Bench, RedisKeys
 from tests.support.memory_queue import MemoryQueue
 from tests.support.network import guarded, guarded_lookup
 from tests.support.outage import DynamoDBOutage, RedisOutage
-from tests.support.redis_servers import Server, cluster_of, server_or_skip
+from tests.support.redis_servers import Server, server_or_skip
 from tests.support.simulator import PENDING, Simulator
 
 if TYPE_CHECKING:

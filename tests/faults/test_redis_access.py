@@ -12,6 +12,7 @@ from redis.crc import key_slot
 from redis.exceptions import NoPermissionError
 
 from local import ROOT
+from local.servers.redis_cluster import SLOTS, cluster_of
 from local.servers.redis_server import Kind, RedisServer, free_port
 from local.waiting import wait_until
 from shared import wiring
@@ -22,7 +23,7 @@ from tests.faults.mortal import WAIT_SECONDS
 from tests.faults.world import DELETE, FILE, LEASE_SECONDS, NAME, REVIVE, MakeWorld, StartServer, World
 from tests.support.api_events import rest
 from tests.support.keys import PREFIX, key_of
-from tests.support.redis_servers import SLOTS, cluster_of, server_or_skip
+from tests.support.redis_servers import server_or_skip
 from tests.support.simulator import DONE, PENDING, refused
 from tests.support.tls import certified
 
