@@ -58,7 +58,6 @@ LOADS = {1: 200.0, 60: 12.0, 1000: 2.0}  # tasks a minute, and for how many minu
 LATE_BARS = (0.6, 1.5)
 PAID_BARS = {1: 1.2, 60: 0.77}
 RULES = {"servers": ["http://127.0.0.1"], "submit": {"url": "/"}, "acceptors": [{"state": "success", "expected": ""}]}
-PROVIDER = "slow"
 COLUMNS = ("late p50, s", "late p99, s", "paid s a task", "messages a task", "runs a task", "at once")
 
 
@@ -73,6 +72,7 @@ class Found:
     most_at_once: int = 0
     paid_seconds: float = 0
     messages: int = 0
+    calls: int = 0  # of Redis, by runs
 
     def late_by(self, share: float) -> float:
         """No more than this share of the polls were later."""
@@ -102,27 +102,37 @@ class Redis(FakeRedis):
 class Cloud(Worker):
     """Requests, the schedule, the queue of wake-ups, the environments of process, and the provider that is asked."""
 
-    def __init__(self, per_minute: int, minutes: float, delivery_seconds: float | None, seed: int) -> None:
+    def __init__(
+        self,
+        per_minute: float,
+        minutes: float,
+        delivery_seconds: float | None,
+        seed: int,
+        *,
+        providers: int = 1,
+        **settings: Any,
+    ) -> None:
         self.clock = Clock()
         self.random = Random(seed)
         self.found = Found()
         self.delivery_seconds = delivery_seconds
         wake_queue_url = "" if delivery_seconds is None else "https://queue"
-        self.settings = Settings(provider_servers={}, wake_queue_url=wake_queue_url)
+        self.settings = Settings(provider_servers={}, wake_queue_url=wake_queue_url, **settings)
         self.polls: dict[str, int] = {}  # task -> how many of it were asked
         self.due: dict[str, float] = {}
         self.idle: list[float] = []  # since when each environment is
         self.alive = self.by_messages = 0
-        self.undelivered = 0
+        self.undelivered: list[str] = []  # whom each message names
         server = FakeServer()
         rules, transport = Rules.from_json(RULES), Transport(1)
         credentials = Credentials(rules.security, lambda *_, **__: "", transport)
         provider = Provider(rules, transport, credentials, Random(seed))
         self.of_requests = self.queue(FakeRedis(server=server, decode_responses=True), lambda _: None)
         redis = Redis(server=server, decode_responses=True)
-        redis.pass_ = self.clock.sleep
+        redis.pass_ = self.trip
         queue = self.queue(redis, self.clock.sleep)
-        super().__init__(Parts(HasTime(), queue, {PROVIDER: provider}, self.settings, self.now_ms))
+        self.names = [f"slow-{number}" for number in range(providers)]
+        super().__init__(Parts(HasTime(), queue, dict.fromkeys(self.names, provider), self.settings, self.now_ms))
         when = 0.0
         while (when := when + self.random.expovariate(per_minute / 60)) < minutes * 60:
             self.clock.at(when, partial(self.request, f"task-{self.found.tasks:06d}"))
@@ -138,11 +148,17 @@ class Cloud(Worker):
         def send_message(*, QueueUrl: str, MessageBody: str, DelaySeconds: int) -> None:  # noqa: ARG001, N803
             pass_(SEND_SECONDS)
             self.found.messages += 1
-            self.clock.at(self.clock.now + DelaySeconds + (self.delivery_seconds or 0), self.deliver)
+            comes_at = self.clock.now + DelaySeconds + (self.delivery_seconds or 0)
+            self.clock.at(comes_at, partial(self.deliver, MessageBody))
 
         client = SimpleNamespace(send_message=send_message)
         wake_ups = WakeUps("", lambda: client, self.clock.time)
         return Queue(redis, "queue", None if self.delivery_seconds is None else wake_ups)
+
+    def trip(self, seconds: float) -> None:
+        """A run calls Redis."""
+        self.found.calls += 1
+        self.clock.sleep(seconds)
 
     # --- requests
 
@@ -152,7 +168,7 @@ class Cloud(Worker):
 
     def request(self, name: str) -> None:
         """A request comes, and makes its task's first attempt."""
-        task, token = Task(PROVIDER, name), new_token()
+        task, token = Task(self.random.choice(self.names), name), new_token()
         self.of_requests.add([Add(task, 1, "{}")], token=token, lease_seconds=self.settings.lease_seconds)
         self.clock.at(self.clock.now + self.takes(), lambda: self.answer(Hold(task, 1, token, 1)))
 
@@ -173,16 +189,16 @@ class Cloud(Worker):
         for _ in range(further):
             self.clock.at(self.clock.now, self.start)
 
-    def deliver(self) -> None:
+    def deliver(self, provider: str) -> None:
         """A message can be received: a run gets it, with others, unless as many as may be are at work on some."""
-        self.undelivered += 1
+        self.undelivered.append(provider)
         self.receive()
 
     def receive(self) -> None:
         if self.undelivered and self.by_messages < max(2, self.settings.max_workers):
-            self.undelivered -= min(RECEIVED, self.undelivered)
+            named, self.undelivered = set(self.undelivered[:RECEIVED]), self.undelivered[RECEIVED:]
             self.by_messages += 1
-            self.start(self.done, providers=[PROVIDER], invite=self.invite)
+            self.start(self.done, providers=named, invite=self.invite)
 
     def done(self) -> None:
         """The run of some messages is over."""
@@ -265,10 +281,13 @@ def time_of(cloud: Cloud) -> Iterator[None]:
         yield
 
 
-def simulate(per_minute: int, minutes: float, delivery_seconds: float | None, seed: int) -> Found:
-    """So many tasks a minute, for so long; without a delivery delay there are no wake-ups."""
+def simulate(per_minute: float, minutes: float, delivery_seconds: float | None, seed: int, **how: Any) -> Found:
+    """So many tasks a minute, for so long; without a delivery delay there are no wake-ups.
+
+    `how` may say for how many `providers` they are, and other settings than the defaults.
+    """
     log.setLevel(logging.CRITICAL)
-    cloud = Cloud(per_minute, minutes, delivery_seconds, seed)
+    cloud = Cloud(per_minute, minutes, delivery_seconds, seed, **how)
     with time_of(cloud):
         cloud.clock.run(cloud.is_over)
     cloud.found.late.sort()

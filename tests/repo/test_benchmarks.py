@@ -37,3 +37,12 @@ def test_the_benchmark_of_waiting_prints_what_a_wait_brings_and_costs_and_a_verd
     told, without_redis = run.stdout.splitlines()[1:]
     assert re.match(r"for the end +\d\.\d\d ≤ 1 (ok|MISSED)( +\d+\.\d\d){4}$", told)
     assert re.match(r"without Redis( +\d+\.\d\d){5}$", without_redis)
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_busy_providers_prints_each_load_with_few_workers_and_with_many() -> None:
+    command = [sys.executable, "-m", "benchmarks.busy", "--providers", "3", "--scale", "0.2"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.findall(r"(\d+) a minute, MaxWorkers (\d+) .*\d", run.stdout) == [
+        ("18", "4"), ("18", "40"), ("90", "4"), ("90", "40"),
+    ]  # fmt: skip
