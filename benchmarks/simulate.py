@@ -46,7 +46,7 @@ COUNTED = {
     "news": Step(redis=2, reads=0, writes=1, index=2),  # a poll that brings outputs or partial data
     "end": Step(redis=2, reads=0, writes=1, index=1),  # the poll that completes it
 }
-RECONCILE_CALLS = 15  # to Redis, for a provider without tasks
+RECONCILE_CALLS = 16  # to Redis, for a provider without tasks
 RUN_CALLS = 2  # of a run, for each provider that it serves: a claim that finds nothing, and it leaves
 TICK_BYTES, NAMED_BYTES, METRICS_BYTES, END_BYTES = 140, 45, 300, 190  # logged by a run, for each provider, of a task
 
@@ -291,9 +291,10 @@ def bills() -> str:
         cells = [money(amount) for amount in bill.values()]
         whole = sum(bill.values())
         polling = per_million(one.polling(), one.polls)
-        rows.append((power(one.tasks), f"{one.providers}", *cells, f"**{money(whole)}**", money(polling)))
+        cells += [f"**{money(whole)}**", money(one.nat()), money(polling)]
+        rows.append((power(one.tasks), f"{one.providers}", *cells))
     parts = tuple(LOADS[0].bill())
-    return table(("tasks a day", "providers", *parts, "**all**", "a million polls"), rows)
+    return table(("tasks a day", "providers", *parts, "**all**", "a NAT more", "a million polls"), rows)
 
 
 def others() -> str:
@@ -331,7 +332,7 @@ def day(tasks_a_second: float) -> str:
 
 
 def limits() -> str:
-    """Where each part gives way, for one provider unless it says otherwise, at what it is set to."""
+    """Where each part gives way, the first at the top, for one provider unless it says otherwise."""
     polls = len(POLL_SECONDS)
     one_run = 1 / busy_seconds()
     first = float(DEFAULTS["FirstAnswerSeconds"])
@@ -340,49 +341,51 @@ def limits() -> str:
     calls = COUNTED["request"].redis + polls * COUNTED["unchanged"].redis
     looked = RECONCILE_SECONDS / OPEN_SECONDS / WHOLE_CORE_MB * PROCESS_MB
     served = RECONCILE_SECONDS / reconcile_seconds(1)
-    rows = [
+    rates = [  # tasks a second
         (
             "requests let through",
             f"{DEFAULTS['ApiRateLimit']} a second of each method",
-            day(float(DEFAULTS["ApiRateLimit"])),
+            float(DEFAULTS["ApiRateLimit"]),
             "`ApiRateLimit`, `ApiBurstLimit`; above 10,000 a second the account's quota",
         ),
         (
             "workers",
             f"{WORKERS} runs of {PARALLEL} attempts: {WORKERS * one_run:,.0f} polls a second",
-            day(WORKERS * one_run / polls),
+            WORKERS * one_run / polls,
             "`MaxWorkers` (to 100), `ParallelTasks` (to 200; from 30 on the processor is full: then `MemorySize` too)",
         ),
         (
-            "concurrency of Lambda",
+            "concurrency of Lambda, quick replies",
             f"1,000 at once in an account, {ATTEMPT_SECONDS:g} s a request",
-            day(SHARE * 1000 / (ATTEMPT_SECONDS + REQUEST_SECONDS)),
+            SHARE * 1000 / (ATTEMPT_SECONDS + REQUEST_SECONDS),
             "the account's quota; `ProcessConcurrency` keeps a part for process",
         ),
         (
-            "the same, where first replies are slow",
+            "concurrency of Lambda, slow first replies",
             f"each request waits {first:g} s",
-            day(SHARE * 1000 / first),
+            SHARE * 1000 / first,
             "`FirstAnswerSeconds` 0, or a provider file's `firstAnswer`",
         ),
         (
             "one shard of Redis, processor",
             f"{1 / REDIS_SECONDS:,.0f} calls a second",
-            day(SHARE / REDIS_SECONDS / calls),
+            SHARE / REDIS_SECONDS / calls,
             "[several provider files](#one-provider-on-one-shard); more providers spread by themselves",
         ),
         (
             "DynamoDB, a new table",
             "4,000 write units a second",
-            day(4000 / (writes + index)),
+            4000 / (writes + index),
             "traffic that no more than doubles in 30 minutes, or warm throughput set beforehand",
         ),
         (
             "DynamoDB, the index of one provider",
             f"{SHARDS} keys of 1,000 writes a second",
-            day(SHARE * SHARDS * 1000 / index),
+            SHARE * SHARDS * 1000 / index,
             "several provider files",
         ),
+    ]
+    rest = [
         (
             "reconcile's run",
             f"{looked / 1e3:,.0f} thousand open tasks, or {served:,.0f} providers",
@@ -396,7 +399,8 @@ def limits() -> str:
             "a Redis that is near; fewer providers in a deployment",
         ),
     ]
-    return table(("what", "how much", "gives way at, tasks a day", "what to turn"), rows)
+    rows = [(what, much, day(rate), turn) for what, much, rate, turn in sorted(rates, key=lambda row: row[2])]
+    return table(("what", "how much", "gives way at, tasks a day", "what to turn"), [*rows, *rest])
 
 
 def prices() -> str:

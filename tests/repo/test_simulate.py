@@ -179,7 +179,7 @@ def test_a_bill_is_what_one_multiplies_by_hand() -> None:
     kept = 86_400 * 30 * 0.6e-6 * 0.45
     assert bill["DynamoDB"] == pytest.approx(2.628 * (7 * 0.625 + 2.02667 * 0.125) + kept, rel=1e-4)
     assert bill["metrics"] == pytest.approx(0.9)
-    reconcile = (0.011 * 1769 / 512 + 16 * 0.005 + 0.015) / 300
+    reconcile = (0.011 * 1769 / 512 + 16 * 0.005 + 0.016) / 300
     seconds = (0.71589 + 0.152 / 60 + reconcile) * 0.5 + 0.33 * 1
     invocations = 0.27067 + 1 / 60 + 1
     assert bill["Lambda"] == pytest.approx(2.628 * (seconds * 16.6667 + invocations * 0.2), rel=1e-3)
