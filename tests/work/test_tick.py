@@ -1405,13 +1405,15 @@ def test_an_error_sends_back_what_was_handed_ahead_unasked(bed: Bed) -> None:
     record = Record(generation=1, created_at=0, input={})
 
     def work(claimed: Claimed) -> Settlement | None:
+        threads.takes = 0.1
         if len(worker.begun) != 80:
             return None
+        threads.takes = 0.001  # the others of its time go on
         outcome = Retry(30, Reason.HTTP, pause_seconds=30)
         return Settlement(claimed.hold, counts_as="retried", outcome=outcome, record=record, delay_seconds=30)
 
-    worker = Doing(work)
-    tally = bed.tick(worker, pool=Threads(bed, takes=0.1), parallel_tasks=4, idle_seconds=0)["example"]
+    worker, threads = Doing(work), Threads(bed, takes=0.1)
+    tally = bed.tick(worker, pool=threads, parallel_tasks=4, idle_seconds=0)["example"]
     assert tally["released"] > 0
     assert len(worker.begun) == 80
 
@@ -1431,12 +1433,32 @@ def test_a_provider_without_due_tasks_is_not_claimed_at_each_refill(bed: Bed) ->
     assert claimed["idle"] <= 10  # in 2 seconds
 
 
-def test_a_task_that_falls_due_meanwhile_is_claimed_in_half_a_second(bed: Bed) -> None:
-    bed.fill(80)
+def test_a_task_that_comes_meanwhile_is_claimed_in_half_a_second(bed: Bed) -> None:
+    bed.fill(120)
     begun: dict[str, float] = {}
-    worker = Doing(lambda claimed: begun.setdefault(claimed.hold.task.name, bed.clock.monotonic()) and None)
-    worker_of = Threads(bed, takes=0.1)
+
+    def work(claimed: Claimed) -> None:
+        begun[claimed.hold.task.name] = bed.clock.monotonic()
+        if len(begun) == 30:
+            bed.seed("new", provider="other")
+
+    bed.tick(Doing(work), pool=Threads(bed, takes=0.1), providers=("example", "other"), parallel_tasks=2)
+    came = list(begun.values())[29]
+    assert begun["new"] - came <= 0.5 + 0.3  # of more than 4 seconds
+
+
+def test_an_attempt_that_ends_makes_room_for_the_providers_next_one_at_once(bed: Bed) -> None:
+    bed.fill(60)
+    for number in range(6):
+        bed.seed(f"limited {number}", provider="limited")
+    begun: dict[str, float] = {}
+
+    def work(claimed: Claimed) -> None:
+        begun[claimed.hold.task.name] = bed.clock.monotonic()
+        threads.takes = 0.1 if claimed.hold.task.provider == "limited" else 0.17
+
+    threads = Threads(bed, takes=0)
+    of = {"example": PROVIDER, "limited": provider_of(parallel=1)}
     began = bed.clock.monotonic()
-    bed.seed("told", provider="other", due_seconds=1.2)
-    bed.tick(worker, pool=worker_of, providers=("example", "other"), parallel_tasks=2)
-    assert begun["told"] - began <= 1.2 + 0.5 + 0.2  # of 4 seconds
+    bed.tick(Doing(work), pool=threads, providers=of, parallel_tasks=4)
+    assert max(at for name, at in begun.items() if name.startswith("limited")) - began <= 1  # not 5 times half a second
