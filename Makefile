@@ -70,7 +70,7 @@ soak: $(VENV)/ready ## everything at once, broken at random; takes SECONDS=600 a
 bench: $(VENV)/ready ## what it costs, each figure beside its target: two minutes, on a machine with nothing else to do
 	$(VENV)/bin/python -m benchmarks.process --keep
 	$(VENV)/bin/python -m benchmarks.queue --keep
-	$(VENV)/bin/python -m benchmarks.lateness --scale 0.2 --keep
+	$(VENV)/bin/python -m benchmarks.lateness --scale 0.5 --keep
 
 lint: $(VENV)/ready lint-lua ## ruff, mypy, import-linter, luacheck
 	$(VENV)/bin/ruff check .

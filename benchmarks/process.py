@@ -74,7 +74,10 @@ LOADS = (
     Load("400 of 0.1 to 3 s at 50", 50, 400, 0.1, 3, 1.05),
 )
 CPU_BAR = 2.6
-PROFILE = "of a task's, about half is botocore's write and a quarter requests' exchange, a tenth each Redis and threads"
+PROFILE = (
+    "of a task's processor time, by a sampling profiler, about half is botocore's write and a quarter the request to "
+    "the provider; the rest is claims, settling, logs and threads"
+)
 
 
 def ideal(seconds: Sequence[float], parallel: int) -> float:
@@ -171,7 +174,7 @@ def main() -> None:
             taken = measured(load, tasks, chosen.rounds, environment)
             late = [one.late for one in taken]
             busy = median(one.busy for one in taken)
-            why = f"one processor is busy for {busy:.0%} of the ideal time; {PROFILE}"
+            why = f"replies that come together wait for one processor, busy for {busy:.0%} of the ideal time; {PROFILE}"
             table.say(load.name, median(late), "x ideal", load.bar, spread=(min(late), max(late)), why=why)
             cpu = [one.cpu_seconds / tasks * 1000 for one in taken]
             bar = CPU_BAR if load is LOADS[0] else None

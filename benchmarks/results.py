@@ -24,7 +24,8 @@ HEAD = """\
 # Results
 
 What Meanwhile costs, each figure beside the bar that it is held to. `make bench` measures again
-and writes this page. Machines differ: compare figures of one section only.
+and writes this page. Machines differ: compare figures of one section only, and those of a machine that had other
+work (its load says so) hardly at all.
 
 ![Each figure as a share of its target](results.svg)
 """
@@ -74,12 +75,13 @@ class Section(Struct, frozen=True):
 
 
 def machine() -> str:
-    """The processors and the Python of this run."""
+    """The processors and the Python of this run, and how many programs wanted a processor in the minute before it."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     model = models[0] if models else platform.processor() or platform.machine()
-    return f"{os.cpu_count()} processors ({model}), {platform.system()}, Python {platform.python_version()}"
+    load = f"load {os.getloadavg()[0]:.1f} before the run"
+    return f"{os.cpu_count()} processors ({model}), {load}, {platform.system()}, Python {platform.python_version()}"
 
 
 def kept() -> list[Section]:
