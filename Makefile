@@ -14,7 +14,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test test-all soak lint lint-lua docs validate build invoke-enqueue invoke-process invoke-status preflight deploy clean sam python313 always
+.PHONY: help demo dev test test-all soak bench lint lint-lua docs validate build invoke-enqueue invoke-process invoke-status preflight deploy clean sam python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -65,6 +65,12 @@ SECONDS ?= 600
 SEED ?=
 soak: $(VENV)/ready ## everything at once, broken at random; takes SECONDS=600 and SEED=…
 	SECONDS=$(SECONDS) SEED=$(SEED) $(VENV)/bin/python -m tests.soak
+
+# Each in processes of its own; what is to be kept goes into benchmarks/results.md.
+bench: $(VENV)/ready ## what it costs, each figure beside its target: two minutes, on a machine with nothing else to do
+	$(VENV)/bin/python -m benchmarks.process --keep
+	$(VENV)/bin/python -m benchmarks.queue --keep
+	$(VENV)/bin/python -m benchmarks.lateness --scale 0.5 --keep
 
 lint: $(VENV)/ready lint-lua ## ruff, mypy, import-linter, luacheck
 	$(VENV)/bin/ruff check .

@@ -127,6 +127,14 @@ def add(provider: str, number: int, name: str = "task", **how: Any) -> Add:
     return Add(Task(provider, f"{name}-{number:08d}"), GENERATION, RECORD, **how)
 
 
+def versions(url: str) -> dict[str, str]:
+    """The running server's kind and version."""
+    with redis.Redis.from_url(url) as client:
+        said: Any = client.info("server")
+    is_valkey = "valkey_version" in said
+    return {"Valkey": said["valkey_version"]} if is_valkey else {"Redis": said["redis_version"]}
+
+
 def middle(ratios: Sequence[Ratio]) -> Ratio:
     """The medians."""
     return Ratio(median(one.wall for one in ratios), median(one.cpu for one in ratios))

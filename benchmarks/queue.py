@@ -14,7 +14,8 @@ from random import Random
 from statistics import median
 from typing import Any, TypeAlias
 
-from benchmarks.measure import CLAIMED, RECORD, Bench, Ratio, Spent, add, middle
+from benchmarks.measure import CLAIMED, RECORD, Bench, Ratio, Spent, add, middle, versions
+from benchmarks.table import Table, add_keep
 from local.servers.redis_server import RedisServer
 from shared.limits import UNLIMITED, Limits
 from shared.outcome import Completed
@@ -37,6 +38,7 @@ LARGE = 10  # times as many tasks
 BULLMQ = Path(__file__).with_name("bullmq.mjs")
 NO_BULLMQ = 3  # its exit code
 RULES = {"servers": ["http://127.0.0.1"], "submit": {"url": "/"}, "acceptors": [{"state": "success", "expected": ""}]}
+WHY = "met by processor time; a raw call mostly waits, and on a busy machine for less"
 Work: TypeAlias = Callable[[], Spent]
 Handle: TypeAlias = Callable[[Sequence[Claimed]], object]
 
@@ -56,15 +58,6 @@ class Takes(Store):
 
     def complete(self, *_: Any, **__: Any) -> None:
         """Take it."""
-
-
-def say(name: str, value: float, unit: str, bar: float, *, least: bool = False, cpu: float | None = None) -> None:
-    """One line of the table; `least`: the figure must be as high as the bar, else as low."""
-    verdict = "ok" if (value >= bar if least else value <= bar) else "MISSED"
-    by_cpu = "" if cpu is None else f"{cpu:.2f}"
-    print(
-        f"{name:<48}{value:>8.2f} {unit:<12}{'≥' if least else '≤'} {bar:<6g}{verdict:<8}{by_cpu}".rstrip(), flush=True
-    )
 
 
 def adding(bench: Bench, count: int, each: int, lease_seconds: float = 0) -> Work:
@@ -131,7 +124,7 @@ def bullmq_drains(bench: Bench, count: int, folder: Path) -> Work | None:
     return None if drain(1).returncode == NO_BULLMQ else work
 
 
-def compare(bench: Bench, rounds: int, count: int) -> None:
+def compare(table: Table, bench: Bench, rounds: int, count: int) -> None:
     """The client's and the server's costs together, in calls of redis-py."""
     works = {
         "one add": (adding(bench, count, 1), 0.65),
@@ -143,12 +136,12 @@ def compare(bench: Bench, rounds: int, count: int) -> None:
     for work, _ in works.values():  # loads the scripts
         work()
     ratios, _, raw_seconds = bench.against_raw([work for work, _ in works.values()], rounds)
-    print(f"{'raw, one ZADD NX':<48}{raw_seconds * 1e6:>8.2f} µs          (bars: 115)", flush=True)
+    table.say("raw, one ZADD NX (bars: 115)", raw_seconds * 1e6, "µs")
     for (name, (_, bar)), ratio in zip(works.items(), ratios, strict=True):
-        say(name, ratio.wall, "x raw", bar, least=True, cpu=ratio.cpu)
+        table.say(name, ratio.wall, "x raw", bar, least=True, cpu=ratio.cpu, why=WHY if ratio.cpu >= bar else "")
 
 
-def against_bullmq(bench: Bench, rounds: int, count: int, folder: Path) -> None:
+def against_bullmq(table: Table, bench: Bench, rounds: int, count: int, folder: Path) -> None:
     """Through the worker, against BullMQ's drain. To be measured last: its scripts make Lua's memory large."""
     inline, theirs = draining(bench, count, work_inline(bench)), bullmq_drains(bench, count, folder)
     if theirs is None:
@@ -159,7 +152,7 @@ def against_bullmq(bench: Bench, rounds: int, count: int, folder: Path) -> None:
     _, taken, _ = bench.against_raw([inline, theirs], rounds)
     pairs = zip(*reversed(taken), strict=True)
     ours = middle([Ratio(their.wall / our.wall, their.cpu / our.cpu) for their, our in pairs])
-    say("the worker against BullMQ's drain", ours.wall, "x BullMQ", 2.4, least=True, cpu=ours.cpu)
+    table.say("the worker against BullMQ's drain", ours.wall, "x BullMQ", 2.4, least=True, cpu=ours.cpu)
 
 
 def claims(bench: Bench, provider: str, limits: Limits = UNLIMITED, which: Which = "ordinary") -> float:
@@ -171,17 +164,17 @@ def claims(bench: Bench, provider: str, limits: Limits = UNLIMITED, which: Which
     return spent.each(CLAIMS).server * 1000
 
 
-def claim_many(bench: Bench, rounds: int, tasks: int, bar_ms: float) -> None:
+def claim_many(table: Table, bench: Bench, rounds: int, tasks: int, bar_ms: float) -> None:
     """Claims while so many tasks wait, of one group and of many."""
     bench.flush()
     bench.fill("one", tasks)
     bench.fill("many", tasks, groups=GROUPS)
     both = [(claims(bench, "one"), claims(bench, "many")) for _ in range(rounds)]
-    say(f"claim of 100, {tasks:,} wait", median(one for one, _ in both), "ms server", bar_ms)
-    say(f"the same of {GROUPS:,} groups", median(many / one for one, many in both), "x one group", 2)
+    table.say(f"claim of 100, {tasks:,} wait", median(one for one, _ in both), "ms server", bar_ms)
+    table.say(f"the same of {GROUPS:,} groups", median(many / one for one, many in both), "x one group", 2)
 
 
-def claim_at_limit(bench: Bench, rounds: int, jobs: int) -> None:
+def claim_at_limit(table: Table, bench: Bench, rounds: int, jobs: int) -> None:
     """Claims while as many jobs are open as may be, and other tasks wait for one to end."""
     limits = Limits(open_jobs=jobs)
     for when, delay_seconds in (("none due", 600.0), ("all due", 0.0)):
@@ -189,15 +182,15 @@ def claim_at_limit(bench: Bench, rounds: int, jobs: int) -> None:
         bench.fill("full", jobs, limits=limits, has_job=True, delay_seconds=delay_seconds)
         bench.fill("full", 10 * CLAIMED, limits=limits, name="fresh")
         middle_ms = median(claims(bench, "full", limits) for _ in range(rounds))
-        say(f"claim of 100, {jobs:,} jobs open, {when}", middle_ms, "ms server", 1)
+        table.say(f"claim of 100, {jobs:,} jobs open, {when}", middle_ms, "ms server", 1)
     bench.flush()
     bench.fill("full", jobs, limits=limits, has_job=True, came_back=True)
     bench.fill("full", jobs, limits=limits, name="fresh", came_back=True)
     middle_ms = median(claims(bench, "full", limits, "once") for _ in range(rounds))
-    say(f"claim of 100, {jobs:,} jobs open, all came back", middle_ms, "ms server", 1)
+    table.say(f"claim of 100, {jobs:,} jobs open, all came back", middle_ms, "ms server", 1)
 
 
-def weigh(bench: Bench, tasks: int) -> None:
+def weigh(table: Table, bench: Bench, tasks: int) -> None:
     """Bytes of a waiting task."""
     limits = Limits(open_jobs=tasks)
     kinds: dict[str, tuple[dict[str, Any], float]] = {
@@ -208,11 +201,11 @@ def weigh(bench: Bench, tasks: int) -> None:
     for name, (how, bar) in kinds.items():
         before = bench.flush()
         bench.fill("weighed", tasks, **how)
-        say(name, (bench.used() - before) / tasks, "bytes", bar)
+        table.say(name, (bench.used() - before) / tasks, "bytes", bar)
     bench.flush()
 
 
-def decode(rounds: int) -> None:
+def decode(table: Table, rounds: int) -> None:
     """Reading a record, against reading no more than its JSON."""
     micros = {name: [] for name in ("record", "json")}  # type: dict[str, list[float]]
     calls = 500
@@ -223,8 +216,8 @@ def decode(rounds: int) -> None:
                 read(RECORD)
             micros[name].append((time.process_time() - began) / calls * 1e6)
     ratio = median(record / text for record, text in zip(*micros.values(), strict=True))
-    say("decode a record", median(micros["record"]), "µs", 7)
-    say("decode a record", ratio, "x json.loads", 2)
+    table.say("decode a record", median(micros["record"]), "µs", 7)
+    table.say("decode a record", ratio, "x json.loads", 2)
 
 
 def _now_ms() -> int:
@@ -239,21 +232,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="of which the medians are told (%(default)s)")
     parser.add_argument("--large", action="store_true", help=f"also with {LARGE} times as many, which takes minutes")
     parser.add_argument("--bullmq", type=Path, default=Path(), help="where `npm install bullmq ioredis` was run (.)")
+    add_keep(parser)
     chosen = parser.parse_args()
-    print(f"{'':<48}{'figure':>8} {'':<12}{'bar':<8}{'':<8}by CPU")
-    with RedisServer(chosen.server) as server:
+    with (
+        RedisServer(chosen.server) as server,
+        Table("queue", "The queue", keep=chosen.keep, versions=versions(server.url)) as table,
+    ):
         bench = Bench(server)
         count = max(CLAIMED, chosen.tasks // 50)
-        compare(bench, chosen.rounds, count)
+        compare(table, bench, chosen.rounds, count)
         for jobs in (chosen.tasks // 20, chosen.tasks // 2):
-            claim_at_limit(bench, chosen.rounds, jobs)
-        weigh(bench, chosen.tasks)
-        decode(chosen.rounds)
-        claim_many(bench, chosen.rounds, chosen.tasks, 1.5)
+            claim_at_limit(table, bench, chosen.rounds, jobs)
+        weigh(table, bench, chosen.tasks)
+        decode(table, chosen.rounds)
+        claim_many(table, bench, chosen.rounds, chosen.tasks, 1.5)
         if chosen.large:
-            claim_many(bench, chosen.rounds, LARGE * chosen.tasks, 3)
+            claim_many(table, bench, chosen.rounds, LARGE * chosen.tasks, 3)
         bench.flush()
-        against_bullmq(bench, chosen.rounds, count, chosen.bullmq)
+        against_bullmq(table, bench, chosen.rounds, count, chosen.bullmq)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,10 @@ from shared.codec import Json, dumps
 from shared.errors import SecretUnavailable
 from shared.logs import log
 
+_OF_SERVICE: dict[str, dict[str, Any]] = {
+    "s3": {"signature_version": "s3v4"},  # or its links are of an older kind
+    "dynamodb": {"parameter_validation": False},  # a tenth of what a call costs here; Table makes them all in wire form
+}
 SECRET_SECONDS = 300  # how long a secret is kept before it is read again
 
 
@@ -22,7 +26,7 @@ def client(
 
     Somebody waits for each call, a user or a task whose lease runs: an answer or an error comes within 4 seconds.
     """
-    options = {"signature_version": "s3v4"} if service == "s3" else {}  # or its links are of an older kind
+    options = _OF_SERVICE.get(service, {})
     config = prompt(tries, max_pool_connections=connections, **options)
     made = boto3.session.Session().client(service, config=config)
     made.meta.events.register_first(f"needs-retry.{service}", _forget_pause)

@@ -18,6 +18,12 @@ from shared.provider.wire.origin import Origin, joined, origin_of
 from shared.reasons import Reason
 
 _TOO_LARGE = f"the reply is larger than {MAX_RESPONSE_BYTES} bytes"
+_HEADERS = {  # a call's own win, however they are spelled
+    "User-Agent": "meanwhile",
+    "Accept-Encoding": "gzip, deflate",
+    "Accept": "*/*",
+    "Connection": "keep-alive",
+}
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -38,7 +44,6 @@ class Transport:
         self._clock = clock
         self._session = _Session()
         self._session.trust_env = False
-        self._session.headers.update({"User-Agent": "meanwhile", "Accept-Encoding": "gzip, deflate"})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, adapter(pool_maxsize=connections))
@@ -65,8 +70,10 @@ class Transport:
         trusted = first in allowed
         for _ in range(MAX_REDIRECTS + 1):
             trusted = trusted and origin_of(call.url) == first
-            reply = self.once(attach(call) if attach and trusted else call, end - self._clock(), allowed)
-            reply = dataclasses.replace(reply, url=url_of(call))  # without a key that was attached to its query
+            sent = attach(call) if attach and trusted else call
+            reply = self.once(sent, end - self._clock(), allowed)
+            if (sent.url, sent.query) != (call.url, call.query):  # without a key that was attached to its query
+                reply = dataclasses.replace(reply, url=url_of(call))
             location = reply.headers.get("location")
             if reply.status not in _REDIRECTS or location is None or stay(reply.status):
                 return reply
@@ -93,16 +100,10 @@ class Transport:
         headers, body = _encoded(call)
         if not all(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(headers[name]) for name in headers):
             raise TransportError("a header cannot be sent", reason=Reason.INVALID_REQUEST)
-        with self._session.request(
-            call.method,
-            call.url,
-            params=_query(call.query),
-            headers=headers,
-            data=body,
-            stream=True,
-            allow_redirects=False,
-            timeout=(min(seconds, CONNECT_SECONDS), seconds),
-        ) as response:
+        request = requests.PreparedRequest()  # the session would merge each with settings that it does not have
+        request.prepare(call.method, call.url, headers=_HEADERS | headers, data=body, params=_query(call.query))
+        timeout = (min(seconds, CONNECT_SECONDS), seconds)
+        with self._session.send(request, stream=True, allow_redirects=False, timeout=timeout, proxies={}) as response:
             if "," in response.headers.get("Content-Encoding", ""):  # a few bytes could take minutes to unpack
                 raise TransportError("the reply is encoded more than once")
             content = bytearray()
