@@ -129,7 +129,7 @@ class Enqueuer:
                     limits=provider.rules.limits,
                 )
                 for one, (added, place) in zip(group, replies, strict=True):
-                    one.added, one.place = added, view.of_item(one.item, place)
+                    one.added, one.place = added, place
 
     def _attempt(self, one: Begun, token: str) -> None:
         hold = Hold(one.item.task, one.item.generation, token, turn=1)  # with Redis away, too: it may have taken it

@@ -75,7 +75,9 @@ AGAIN = pytest.mark.parametrize("again", ASKS.values(), ids=ASKS)
 
 
 def test_a_task_that_was_never_asked_about_is_due_now(front: Front) -> None:
-    assert told(front, front.ask(wait=0)) == ("waiting", 0)
+    answer = front.ask(wait=0)
+    assert told(front, answer) == ("waiting", 0)
+    assert answer.body["attempts"] == 0
     assert told(front, look(front)) == ("waiting", 0)
 
 

@@ -142,8 +142,9 @@ def test_another_groups_tasks_put_nobody_off_as_far_as_is_known(desk: Desk) -> N
 def test_who_came_back_goes_without_a_turn(desk: Desk) -> None:
     limits = Limits(rate_seconds=1000)
     desk.put("ab", limits=limits)
-    desk.seed("z", came_back=1)
-    assert seen(desk, "z", limits) == (0, "")
+    desk.seed("y", came_back=1)
+    desk.seed("z", lease_seconds=-1)
+    assert seen(desk, "y", limits) == seen(desk, "z", limits) == (0, "")
 
 
 @pytest.mark.parametrize("limits", [Limits(parallel=1), Limits(open_jobs=1)])
@@ -173,8 +174,22 @@ def test_while_nobody_asks_after_a_job_who_needs_one_waits_until_somebody_will(d
     assert seen(desk, "b", ONE_JOB) == (SOON, "limited")
 
 
-def test_one_that_came_back_with_its_job_is_asked_about_too(desk: Desk) -> None:
-    desk.seed("a", has_job=True, came_back=1, due_seconds=500)
+def test_an_attempt_under_way_may_free_a_job_before_another_is_asked_about(desk: Desk) -> None:
+    limits = Limits(open_jobs=2)
+    desk.seed("asked", has_job=True, lease_seconds=LEASE_SECONDS)
+    desk.seed("a", has_job=True, due_seconds=500)
+    desk.put("b", limits=limits)
+    assert seen(desk, "b", limits) == (SOON, "limited")
+
+
+def test_who_has_a_job_waits_for_none(desk: Desk) -> None:
+    desk.seed("a", has_job=True)
+    assert seen(desk, "a", ONE_JOB) == (0, "")
+
+
+@pytest.mark.parametrize("came_back", [1, 2])
+def test_one_that_came_back_with_its_job_is_asked_about_too(desk: Desk, came_back: int) -> None:
+    desk.seed("a", has_job=True, came_back=came_back, due_seconds=500)
     desk.put("b", limits=ONE_JOB)
     assert seen(desk, "b", ONE_JOB) == (about(500), "limited")
 
