@@ -195,7 +195,8 @@ class Queue:
         Tells tasks of which something is left although they are neither in the queue nor dead, or dead without a state.
         """
         strays: set[bytes] = set()
-        self._guarded(self._client.delete, f"{self._names(provider)[0]}:served")  # the release before kept turns there
+        served = f"{self._names(provider)[0]}:served"  # the release before kept turns there
+        self._guarded(self._client.execute_command, "DEL", served)
         for number, key in enumerate(LAYOUT, 1):
             if key in ("gate", "plans", "runs"):
                 continue
