@@ -80,7 +80,7 @@ lint: $(VENV)/ready lint-lua ## ruff, mypy, import-linter, luacheck
 
 # No package index has luacheck; Debian and Homebrew do. What the parts define is there in the scripts.
 SCRIPTS = shared/queue/scripts
-PARTS = prelude lines gate wake ends heard catch_up ring
+PARTS = prelude lines gate wake place ends heard catch_up ring
 LUACHECK = luacheck --quiet --std lua51 --max-line-length 130 --read-globals redis KEYS ARGV
 DEFINED = $(shell sed -n 's/^local function \([a-z_]*\).*/\1/p; s/^local \([A-Za-z_, ]*\) =.*/\1/p' $(PARTS:%=$(SCRIPTS)/%.lua) | tr -d ,)
 

@@ -1,8 +1,10 @@
 """How late tasks are asked, and what the runs that ask cost: `python -m benchmarks.lateness`.
 
 In virtual time: the real tick and the real scripts, on fakeredis; runs overlap as they would. Each task's first attempt
-is made by its request; it waits for 2 s, is asked by a run, waits for 30 s, is asked again and completes. What AWS, the
-network and the provider take is assumed, in the names below.
+is made by its request; it waits for 2 s, is asked by a run, waits for 30 s, is asked again and completes. Each wait is
+told to callers: by the answer to the request, and at any moment of a wait; `told p99` is how far `next_attempt_at` and
+`Retry-After` were from when the task was asked, whichever was farther (by schedule: how far that was after what they
+said, for there they say by when). What AWS, the network and the provider take is assumed, in the names below.
 """
 
 import argparse
@@ -11,7 +13,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from random import Random
 from types import SimpleNamespace
@@ -24,15 +27,17 @@ from fakeredis.commands_mixins import server_mixin
 from benchmarks.results import Row
 from benchmarks.table import Table, add_keep
 from benchmarks.virtual_time import Clock, Pool
+from shared.api import view
+from shared.limits import UNKNOWN, UNLIMITED
 from shared.logs import log
 from shared.provider import Provider
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
 from shared.provider.wire.transport import Transport
-from shared.queue import Add, Claimed, Hold, Queue, Settle, new_token
+from shared.queue import Add, Claimed, Hold, Place, Queue, Settle, new_token
 from shared.queue import queue as queue_module
 from shared.settings import Settings
-from shared.store import Store
+from shared.store import Item, Store
 from shared.task import Task
 from shared.work import tick as tick_module
 from shared.work.parts import Parts
@@ -59,16 +64,23 @@ RECEIVED = 10  # messages that one run gets at the most, as the template says
 LOADS = {1: 200.0, 60: 12.0, 1000: 2.0}  # tasks a minute, and for how many minutes they come
 LATE_BARS = (0.6, 1.5)
 PAID_BARS = {1: 1.2, 60: 0.77}
+TOLD_BAR = 2.0
 RULES = {"servers": ["http://127.0.0.1"], "submit": {"url": "/"}, "acceptors": [{"state": "success", "expected": ""}]}
-COLUMNS = ("late p50, s", "late p99, s", "paid, s a task", "messages, a task", "runs a task", "at once")
+COLUMNS = (
+    "late p50, s", "late p99, s", "told p99, s", "paid, s a task", "messages, a task", "runs a task", "at once",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
 class Found:
-    """What came of one simulation; `late` holds how late each poll was, in order once it is over."""
+    """What came of one simulation.
+
+    `late` holds how late each poll was, and `told` how far from it what a caller was told; in order once it is over.
+    """
 
     tasks: int = 0
     late: list[float] = field(default_factory=list)
+    told: list[float] = field(default_factory=list)
     runs: int = 0
     colds: int = 0
     most_at_once: int = 0
@@ -78,7 +90,12 @@ class Found:
 
     def late_by(self, share: float) -> float:
         """No more than this share of the polls were later."""
-        return self.late[math.ceil(share * len(self.late)) - 1]
+        return within(self.late, share)
+
+
+def within(seconds: list[float], share: float) -> float:
+    """So large a share of them is no more than this."""
+    return seconds[math.ceil(share * len(seconds)) - 1]
 
 
 class HasTime(Store):
@@ -89,6 +106,10 @@ class HasTime(Store):
 
     def know_time(self) -> None:
         """It is known."""
+
+    def opened(self, item: Item, now: int) -> Item:  # noqa: ARG002
+        """There is nothing elsewhere."""
+        return item
 
 
 class Redis(FakeRedis):
@@ -122,6 +143,7 @@ class Cloud(Worker):
         self.settings = Settings(provider_servers={}, wake_queue_url=wake_queue_url, **settings)
         self.polls: dict[str, int] = {}  # task -> how many of it were asked
         self.due: dict[str, float] = {}
+        self.told: dict[str, list[tuple[float, float]]] = {}  # task -> between when and when, for each caller
         self.idle: list[float] = []  # since when each environment is
         self.alive = self.by_messages = 0
         self.undelivered: list[str] = []  # whom each message names
@@ -135,6 +157,7 @@ class Cloud(Worker):
         queue = self.queue(redis, self.clock.sleep)
         self.names = [f"slow-{number}" for number in range(providers)]
         super().__init__(Parts(HasTime(), queue, dict.fromkeys(self.names, provider), self.settings, self.now_ms))
+        self.desk = replace(self.parts, queue=self.of_requests)
         when = 0.0
         while (when := when + self.random.expovariate(per_minute / 60)) < minutes * 60:
             self.clock.at(when, partial(self.request, f"task-{self.found.tasks:06d}"))
@@ -176,8 +199,34 @@ class Cloud(Worker):
 
     def answer(self, hold: Hold) -> None:
         """The first attempt is over: not ready."""
-        self.polls[hold.task.name], self.due[hold.task.name] = 0, self.clock.now + POLL_SECONDS[0]
-        self.of_requests.settle([Settle(hold, "waiting", POLL_SECONDS[0], "{}")])
+        self.polls[hold.task.name] = 0
+        settled = [Settle(hold, "waiting", POLL_SECONDS[0], "{}")]
+        [(_, place)] = self.of_requests.settle_and_look(settled, UNKNOWN, UNLIMITED)
+        self.wait(hold.task, POLL_SECONDS[0])
+        self.tell(hold.task, place)
+
+    # --- what callers are told
+
+    def wait(self, task: Task, seconds: float) -> None:
+        """A task waits from now on; somebody looks meanwhile."""
+        self.due[task.name], self.told[task.name] = self.clock.now + seconds, []
+        self.clock.at(self.clock.now + self.random.uniform(0, seconds), partial(self.look, task, self.due[task.name]))
+
+    def look(self, task: Task, due: float) -> None:
+        """A caller asks again, unless it has not waited so long."""
+        if self.due.get(task.name) == due:
+            self.tell(task, self.of_requests.look([task], limits=UNLIMITED)[0])
+
+    def tell(self, task: Task, place: Place) -> None:
+        """A caller is told when the task will be asked."""
+        answer = view.accepted(self.desk, item_of(task, self.now_ms()), place)
+        at, by = (
+            datetime.fromisoformat(str(answer.body[field])).timestamp() if field in answer.body else None
+            for field in ("next_attempt_at", "next_attempt_by")
+        )
+        again = self.clock.now + (answer.retry_after_seconds or 0)
+        if at is not None:
+            self.told[task.name] += [(at, by or at), (at if by else again, again)]
 
     # --- runs
 
@@ -236,7 +285,9 @@ class Cloud(Worker):
 
     def begin(self, claimed: Claimed, *_: Any) -> float:
         """An attempt begins; the seconds that it takes."""
-        self.found.late.append(self.clock.now - self.due[claimed.hold.task.name])
+        task, now = claimed.hold.task, self.clock.now
+        self.found.late.append(now - self.due[task.name])
+        self.found.told += [max(0.0, at - now, now - by) for at, by in self.told.pop(task.name)]
         return self.takes()
 
     def work(self, claimed: Claimed, since: Instant) -> Settlement:  # noqa: ARG002
@@ -244,15 +295,20 @@ class Cloud(Worker):
         name = claimed.hold.task.name
         self.polls[name] += 1
         if self.polls[name] == len(POLL_SECONDS):
-            del self.polls[name], self.due[name]
+            del self.polls[name]
             return Settlement(claimed.hold, "completed", "completed")
         seconds = POLL_SECONDS[self.polls[name]]
-        self.due[name] = self.clock.now + seconds
+        self.wait(claimed.hold.task, seconds)
         return Settlement(claimed.hold, "waiting", "snoozed", delay_seconds=seconds, attempted=True)
 
     def is_over(self) -> bool:
         """Whether every poll was made and every run has ended."""
         return not self.alive and len(self.found.late) == len(POLL_SECONDS) * self.found.tasks
+
+
+def item_of(task: Task, now: int) -> Item:
+    """What the store would have of a task."""
+    return Item(task=task, status="pending", generation=1, created_at=now, updated_at=now, input_digest="")
 
 
 @contextmanager
@@ -284,12 +340,14 @@ def simulate(per_minute: float, minutes: float, delivery_seconds: float | None, 
     finally:
         log.setLevel(level)
     cloud.found.late.sort()
+    cloud.found.told.sort()
     return cloud.found
 
 
 def say(table: Table, name: str, found: Found, bars: Sequence[float | None]) -> None:
     """One line of the table; each figure that has a bar has that and a verdict beside it."""
-    figures = [found.late_by(0.5), found.late_by(0.99), found.paid_seconds / found.tasks, found.messages / found.tasks]
+    figures = [found.late_by(0.5), found.late_by(0.99), within(found.told, 0.99)]
+    figures += [found.paid_seconds / found.tasks, found.messages / found.tasks]
     beside = [f"{figure:.2f}{verdict(figure, bar)}" for figure, bar in zip(figures, bars, strict=True)]
     for what, figure, bar in zip(COLUMNS, figures, bars, strict=False):
         kind, _, unit = what.partition(", ")
@@ -323,8 +381,11 @@ def main() -> None:
         }
         for per_minute, delivery in sorted(under_way, key=lambda load: (load[0], load[1] or 0)):
             how = "by schedule" if delivery is None else f"delivery {delivery:g} s"
-            has_bars = delivery == DELIVERIES[0]
-            bars = (*LATE_BARS, PAID_BARS.get(per_minute), None) if has_bars else (None,) * 4
+            bars: tuple[float | None, ...] = (None,) * 5
+            if delivery is None:
+                bars = (None, None, TOLD_BAR, None, None)
+            elif delivery == DELIVERIES[0]:
+                bars = (*LATE_BARS, TOLD_BAR, PAID_BARS.get(per_minute), None)
             say(table, f"{per_minute:,} a minute, {how}", under_way[per_minute, delivery].result(), bars)
 
 

@@ -17,6 +17,7 @@ NOTIFY_KINDS = {
 }
 """How a request may name a workflow that waits for its task, and what AWS takes of each kind, and in words."""
 MAX_BATCH = 100  # how many requests one batch may hold
+SCHEDULE_SECONDS = 60  # the schedule starts a run so often: see the template
 LEASE_MARGIN_SECONDS = 10  # a lease outlasts the longest attempt by so much: time to store its outcome and to settle it
 
 

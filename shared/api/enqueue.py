@@ -20,7 +20,7 @@ from shared.record import Record
 from shared.store import CALL_SECONDS, Item, digest
 from shared.work.keeper import add_of, record_of
 from shared.work.parts import Parts
-from shared.work.settle import Settlement, report, report_dropped, settle
+from shared.work.settle import Settlement, report, report_dropped, settle_and_look
 from shared.work.turn import Instant, Turn
 from shared.work.worker import Worker
 
@@ -34,7 +34,7 @@ class Begun:
 
     `stale` is the stored item that answers meanwhile, `since` the instant before it was begun. `seconds`: how long the
     provider is waited for, 0: no attempt. `added` is None while Redis has not taken it, and `place` while it has not
-    told where it is; `error` is a fault of our own.
+    told where it is, after that or after the attempt; `error` is a fault of our own.
     """
 
     item: Item
@@ -51,8 +51,8 @@ class Begun:
 
     @property
     def is_in_progress(self) -> bool:
-        """Whether the answer is when somebody's next attempt is made."""
-        return self.added in ("exists", "stale", "waiting") and not (self.stale or self.settlement or self.error)
+        """Whether it is another request's, and what Redis knows of it is to be told."""
+        return self.added in ("exists", "stale") and not (self.stale or self.settlement or self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,14 @@ class Enqueuer:
         """Put each into Redis, leased where an attempt follows at once."""
         with without_redis(then="reconcile queues the task"):  # once it is away, no other provider is tried
             for (provider, leased), group in _grouped(begun).items():
-                replies = self.parts.queue.add(
+                replies = self.parts.queue.add_and_look(
                     [add_of(one.item.task, one.record) for one in group],
                     token=token,
                     lease_seconds=self.parts.settings.lease_seconds if leased else 0,
                     limits=provider.rules.limits,
                 )
-                for one, reply in zip(group, replies, strict=True):
-                    one.added = reply
+                for one, (added, place) in zip(group, replies, strict=True):
+                    one.added, one.place = added, place
 
     def _attempt(self, one: Begun, token: str) -> None:
         hold = Hold(one.item.task, one.item.generation, token, turn=1)  # with Redis away, too: it may have taken it
@@ -143,10 +143,13 @@ class Enqueuer:
         settled: list[Begun] = []
         with without_redis(then="the task comes back with its lease"):
             for (provider, _), group in _grouped(one for one in found if one.added).items():
-                settle(self.parts.queue, provider, [one.settlement for one in group if one.settlement])
+                settlements = [one.settlement for one in group if one.settlement]
+                for one, place in zip(group, settle_and_look(self.parts.queue, provider, settlements), strict=True):
+                    one.place = view.of_item(one.item, place)
                 settled += group
         for one in found:
             if one.settlement and one not in settled:
+                one.place = None
                 report(one.settlement, one.settlement.counts_as)
                 report_dropped(one.settlement, "Redis could not be told")
 
@@ -168,14 +171,14 @@ class Enqueuer:
             if one.stale:
                 return replace(view.stored(self.parts, one.stale, revalidating=True), location=one.item.task)
             if one.settlement:
-                return view.learned(self.parts, one.item, one.settlement)
+                return view.learned(self.parts, one.item, one.settlement, one.place)
         except DataUnavailable as error:  # the data of this one cannot be read; what was begun goes on
-            return view.accepted(self.parts, one.item) if one.stale else problem(error)
+            return view.accepted(self.parts, one.item, one.place) if one.stale else problem(error)
         if one.error:
             return problem(one.error, **facts(one.item))
         if one.is_in_progress:
-            return view.in_progress(self.parts, one.item, one.place, deduplicated=one.added != "waiting")
-        return view.accepted(self.parts, one.item)
+            return view.accepted(self.parts, one.item, one.place, deduplicated=True)
+        return view.accepted(self.parts, one.item, one.place, one.record)
 
     def _known(self, request: TaskRequest, provider: Provider, item: Item) -> Answer | Begun | None:
         """The answer from what is stored, or what is in progress; None when the next generation is to begin."""

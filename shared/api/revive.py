@@ -22,6 +22,9 @@ def answer(parts: Parts, task: Task) -> Answer:
     if begun is None:
         raise Conflict("the task was begun again meanwhile", field="name")
     log.info("revived", extra=facts(begun))
+    place, record = None, record_of(begun)
     with without_redis(then="reconcile queues the task"):
-        parts.queue.add([add_of(task, record_of(begun))], token=new_token(), limits=provider.rules.limits)
-    return view.accepted(parts, begun)
+        adds, limits = [add_of(task, record)], provider.rules.limits
+        [(_, found)] = parts.queue.add_and_look(adds, token=new_token(), limits=limits)
+        place = view.of_item(begun, found)
+    return view.accepted(parts, begun, place, record)

@@ -13,6 +13,7 @@ from shared.outcome import Completed, Pending, Retry
 from shared.provider import Provider
 from shared.queue import Place, without_redis
 from shared.record import Record
+from shared.settings import SCHEDULE_SECONDS
 from shared.store import Item, Link, digest
 from shared.task import Task
 from shared.work.parts import Parts
@@ -20,7 +21,9 @@ from shared.work.settle import Settlement
 
 NOWHERE = Place(0, None, None, None, None)
 _IN_REDIS = ("pending", "failed")  # whose tasks Redis may tell more of
-PASSING = ("age_seconds", "next_attempt_at", "data_url", "data_url_expires_at")  # what changes though nothing happened
+PASSING = ("age_seconds", "next_attempt_at", "next_attempt_by", "data_url", "data_url_expires_at")
+"""What changes though nothing happened; so does `schedule` by what others leave of the limits."""
+LATE_SECONDS = 2  # who is later than this is not waited for by a wake-up: that one has come, or is lost
 
 
 def status(parts: Parts, task: Task) -> Answer:
@@ -34,8 +37,10 @@ def status_of(parts: Parts, item: Item, place: Place | None) -> Answer:
     """Everything that is known of a task by its item and by what Redis tells of it."""
     body = shown(parts, item)
     if item.status in _IN_REDIS:
-        body |= schedule(parts, item, _place(item, place))
+        body |= schedule(parts, item, of_item(item, place))
     lasting = {name: value for name, value in body.items() if name not in PASSING}
+    if body.get("schedule") in ("limited", "slow start"):
+        lasting["schedule"] = "waiting"
     return Answer(status=200, body=body, etag=f'W/"{digest(lasting)[:24]}"')
 
 
@@ -44,19 +49,13 @@ def stored(parts: Parts, item: Item, **more: Json) -> Answer:
     return Answer(status=200, body=shown(parts, item) | more)
 
 
-def accepted(parts: Parts, item: Item, retry_after_seconds: float = 1, **more: Json) -> Answer:
-    """202: the task will be finished."""
-    seconds = max(1, math.ceil(retry_after_seconds))
-    return Answer(status=202, body=shown(parts, item) | more, retry_after_seconds=seconds, location=item.task)
+def accepted(parts: Parts, item: Item, place: Place | None, record: Record | None = None, **more: Json) -> Answer:
+    """202: the task will be finished; with the time of the next attempt, why it is then, and what a record tells."""
+    body = shown(parts, item) | more | schedule(parts, item, place, record)
+    return Answer(status=202, body=body, retry_after_seconds=_again_seconds(parts, place), location=item.task)
 
 
-def in_progress(parts: Parts, item: Item, place: Place | None, *, deduplicated: bool) -> Answer:
-    """202, with the time of the next attempt and why it is then."""
-    seconds = parts.settings.tick_seconds if place is None or place.wait_seconds is None else place.wait_seconds
-    return accepted(parts, item, seconds, deduplicated=deduplicated, **schedule(parts, item, place))
-
-
-def learned(parts: Parts, begun: Item, settlement: Settlement) -> Answer:
+def learned(parts: Parts, begun: Item, settlement: Settlement, place: Place | None) -> Answer:
     """The answer after an attempt in the request: the task as it has ended, or with what was learned of it."""
     item = settlement.item
     if item and item.status != "pending":
@@ -66,9 +65,7 @@ def learned(parts: Parts, begun: Item, settlement: Settlement) -> Answer:
             begun = replace(begun, partial=data)
         case Pending() | Retry() if settlement.record:
             begun = replace(begun, partial=settlement.record.partial)
-            if isinstance(settlement.outcome, Pending) and (reason := settlement.record.reason):
-                return accepted(parts, begun, settlement.delay_seconds, reason=reason)
-    return accepted(parts, begun, settlement.delay_seconds)
+    return accepted(parts, begun, place, settlement.record)
 
 
 def shown(parts: Parts, item: Item) -> dict[str, Json]:
@@ -86,11 +83,11 @@ def places_of(parts: Parts, items: Sequence[Item]) -> list[Place | None]:
             places = parts.queue.look([one.task for one in known], records=True, limits=parts.limits(known[0].task))
             for item, place in zip(known, places, strict=True):
                 found[item.task] = place
-    return [_place(item, found.get(item.task)) for item in items]
+    return [of_item(item, found.get(item.task)) for item in items]
 
 
-def _place(item: Item, place: Place | None) -> Place | None:
-    """Where the item's own generation is, of a task that is there."""
+def of_item(item: Item, place: Place | None) -> Place | None:
+    """Where the item's own generation is: Redis may have another one, or does not tell."""
     return NOWHERE if place and place.generation != item.generation else place
 
 
@@ -98,18 +95,43 @@ def _provider_name(item: Item) -> str:
     return item.task.provider
 
 
-def schedule(parts: Parts, item: Item, place: Place | None) -> dict[str, Json]:
-    """When and why the next attempt is made of a pending or failed task; empty if failed and no dead letter."""
-    if place is None:
+def schedule(parts: Parts, item: Item, place: Place | None, record: Record | None = None) -> dict[str, Json]:
+    """When and why the next attempt is made of a pending or failed task; empty if failed and no dead letter.
+
+    `next_attempt_at` is the soonest that it may begin; `next_attempt_by`, where nobody is known to be woken then, is
+    when the schedule's next run will have come. The record is the place's own, if no other is given.
+    """
+    return _when(parts, item, place) | _progress(record, place.record if place else None)
+
+
+def _when(parts: Parts, item: Item, place: Place | None) -> dict[str, Json]:
+    if place is None or (place.wait_seconds is not None and item.task.provider not in parts.providers):
         return {"schedule": "unknown"}
     if place.wait_seconds is not None:
-        at = instant(parts.clock() + place.wait_seconds * 1000)
-        return {"schedule": place.held_up or "waiting", "next_attempt_at": at} | _progress(place)
+        at = parts.clock() + place.wait_seconds * 1000
+        by = {} if _is_woken(parts, place) else {"next_attempt_by": instant(at + SCHEDULE_SECONDS * 1000)}
+        return {"schedule": place.held_up or "waiting", "next_attempt_at": instant(at), **by}
     if place.lease_seconds is not None:
-        return {"schedule": "processing"} | _progress(place)
+        return {"schedule": "processing"}
     if place.buried_seconds is not None:
         return {"schedule": "dead letter"}
     return {"schedule": "lost"} if item.status == "pending" else {}
+
+
+def _is_woken(parts: Parts, place: Place) -> bool:
+    """Whether a run comes when an attempt of a waiting task may begin, as far as is known.
+
+    None does for a lease that is over; and for who is late for no other reason, none did.
+    """
+    is_late = place.due_seconds is None or (place.due_seconds < -LATE_SECONDS and not place.held_up)
+    return parts.queue.wakes and not is_late
+
+
+def _again_seconds(parts: Parts, place: Place | None) -> int:
+    """When to ask again: once the next attempt has begun, or soon where nobody knows when that is."""
+    if place is None or place.wait_seconds is None:
+        return math.ceil(parts.settings.tick_seconds)
+    return max(1, math.ceil(place.wait_seconds + (0 if _is_woken(parts, place) else SCHEDULE_SECONDS)))
 
 
 def show(item: Item, now: int) -> dict[str, Json]:
@@ -175,9 +197,10 @@ def instant(ms: float) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _progress(place: Place) -> dict[str, Json]:
+def _progress(record: Record | None, text: bytes | None) -> dict[str, Json]:
+    """What a record tells, or the text of one."""
     try:
-        record = Record.from_text(place.record)
+        record = record or Record.from_text(text)
     except RecordError:
         return {}
     return {name: getattr(record, name) for name in ("attempts", "errors", "progress", "reason")}

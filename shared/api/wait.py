@@ -100,6 +100,6 @@ def _has_changed(before: Sight, sight: Sight) -> bool:
     return moved or _lasting(before.place) != _lasting(sight.place)
 
 
-def _lasting(place: Place | None) -> tuple[bytes | None, str] | None:
-    """What stays as it is while nothing happens."""
-    return (place.record, place.held_up) if place else None
+def _lasting(place: Place | None) -> tuple[bytes | None, bool] | None:
+    """What stays as it is while nothing happens; what others leave of the limits comes and goes."""
+    return (place.record, place.held_up == "paused") if place else None

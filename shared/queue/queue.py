@@ -17,20 +17,20 @@ from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
 from shared.logs import log
 from shared.queue.client import TROUBLE, Client, Script, scan, unavailable
-from shared.queue.rows import Row, ms, place, settled, told
+from shared.queue.rows import Row, added, heard, ms, place, settled, told
 from shared.queue.values import NO_RUN, Add, Added, Claim, Claimed, End, Hold, Place, Run, Settle, Wake, Which
 from shared.task import Task
 
 BATCH = 200
 _SCRIPTS = Path(__file__).parent / "scripts"
 _PARTS = {  # what stands before each verb's own script
-    "add": ("prelude", "lines", "gate", "wake"),
+    "add": ("prelude", "lines", "gate", "wake", "place"),
     "claim": ("prelude", "lines", "gate", "wake", "ends", "catch_up", "ring"),
-    "settle": ("prelude", "lines", "gate", "wake", "ends", "heard"),
+    "settle": ("prelude", "lines", "gate", "wake", "ends", "heard", "place"),
     "rest": ("prelude", "lines", "gate", "wake"),
     "end": ("prelude", "lines", "gate", "wake", "ends"),
     "hasten": ("prelude", "lines", "gate", "wake"),
-    "look": ("prelude", "gate"),
+    "look": ("prelude", "lines", "gate", "place"),
     "mend": ("prelude", "lines", "catch_up"),
 }
 _ANY_GENERATION = 2**53
@@ -85,6 +85,11 @@ class Queue:
         self._scripts = {verb: Script(client, script) for verb, script in whole.items()}
         self._keys: dict[str, tuple[str, ...]] = {}
 
+    @property
+    def wakes(self) -> bool:
+        """Whether a run is started when an attempt may begin, as far as is known here; else by schedule alone."""
+        return self._wake is not None and self._wake.is_open
+
     def add(
         self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
     ) -> list[Added]:
@@ -93,14 +98,15 @@ class Queue:
 
         A repeated call with the same token is answered "created" again. Raises ValueError for a task named twice.
         """
-        if len(adds) > 1 and len({row.task.name for row in adds}) < len(adds):
-            raise ValueError("one call adds a task once")
-        rows = [
-            (task, generation, ms(delay_seconds), record, group, int(has_job), turn, int(came_back))
-            for task, generation, record, delay_seconds, group, has_job, turn, came_back in adds
-        ]
-        answers = self._plan("add", rows, (token, ms(lease_seconds), *self._limits(limits)))
-        return cast("list[Added]", [answer.decode() for answer in answers])
+        head = (token, ms(lease_seconds), *self._limits(limits), 0)
+        return [cast("Added", answer.decode()) for answer in self._plan("add", added(adds), head)]
+
+    def add_and_look(
+        self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
+    ) -> list[tuple[Added, Place]]:
+        """Add, and tell where each task stands then, without its record."""
+        head = (token, ms(lease_seconds), *self._limits(limits), 1)
+        return [(cast("Added", said.decode()), place(where)) for said, where in self._plan("add", added(adds), head)]
 
     def claim(
         self,
@@ -133,10 +139,13 @@ class Queue:
 
     def settle(self, rows: Sequence[Settle], health: Health = UNKNOWN, limits: Limits = UNLIMITED) -> list[bool]:
         """Say what becomes of tasks in hand, and how the provider is. False: lost, somebody else has the task now."""
-        spans = (ms(health.shortest_seconds), ms(health.longest_seconds))
-        heard = (ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans)
-        rows_ = [settled(row, health) for row in rows]
-        return [bool(done) for done in self._plan("settle", rows_, (*heard, *self._limits(limits)))]
+        head = (*heard(health), *self._limits(limits), 0)
+        return [bool(done) for done in self._plan("settle", settled(rows, health), head)]
+
+    def settle_and_look(self, rows: Sequence[Settle], health: Health, limits: Limits) -> list[tuple[bool, Place]]:
+        """Settle, and tell where each task stands then, without its record."""
+        head = (*heard(health), *self._limits(limits), 1)
+        return [(bool(done), place(where)) for done, where in self._plan("settle", settled(rows, health), head)]
 
     def rest(
         self, provider: str, run: Run, limits: Limits, *, may_stay: bool = True, least_seconds: float = 0
@@ -186,7 +195,8 @@ class Queue:
         Tells tasks of which something is left although they are neither in the queue nor dead, or dead without a state.
         """
         strays: set[bytes] = set()
-        self._guarded(self._client.delete, f"{self._names(provider)[0]}:served")  # the release before kept turns there
+        served = f"{self._names(provider)[0]}:served"  # the release before kept turns there
+        self._guarded(self._client.execute_command, "DEL", served)
         for number, key in enumerate(LAYOUT, 1):
             if key in ("gate", "plans", "runs"):
                 continue
@@ -223,8 +233,7 @@ class Queue:
 
     def _limits(self, limits: Limits) -> tuple[int | float, ...]:
         attempt_ms = 0 if limits.rate_seconds is None else limits.rate_seconds * 1000
-        plans = self._wake is not None and self._wake.is_open
-        return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst, int(plans)
+        return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst, int(self.wakes)
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []

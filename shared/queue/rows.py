@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from shared.limits import Health
-from shared.queue.values import Place, Settle
+from shared.queue.values import Add, Place, Settle
 
 Row: TypeAlias = tuple[Any, ...]  # what a script is told of a task: the task first
 
@@ -22,8 +22,28 @@ def told(rows: Sequence[Row]) -> Row:
     return len(rows), letters, *chain.from_iterable(columns)
 
 
-def settled(row: Settle, health: Health) -> Row:
-    """What `settle` is told of one task."""
+def added(adds: Sequence[Add]) -> list[Row]:
+    """What `add` is told of tasks. Raises ValueError for one named twice."""
+    if len(adds) > 1 and len({row.task.name for row in adds}) < len(adds):
+        raise ValueError("one call adds a task once")
+    return [
+        (task, generation, ms(delay_seconds), record, group, int(has_job), turn, int(came_back))
+        for task, generation, record, delay_seconds, group, has_job, turn, came_back in adds
+    ]
+
+
+def heard(health: Health) -> Row:
+    """What `settle` is told of the provider."""
+    spans = (ms(health.shortest_seconds), ms(health.longest_seconds))
+    return ms(health.pause_seconds), -1 if health.well else health.errors, health.errors_to_pause, *spans
+
+
+def settled(rows: Sequence[Settle], health: Health) -> list[Row]:
+    """What `settle` is told of tasks."""
+    return [_settled(row, health) for row in rows]
+
+
+def _settled(row: Settle, health: Health) -> Row:
     hold, becomes, delay_seconds, record, has_job, attempted, turn = row
     name = hold.task.name
     reply = int(name in health.well) - int(name in health.unwell)

@@ -15,6 +15,10 @@ Added: TypeAlias = Literal["created", "waiting", "exists", "stale"]
 generation there already, or found a higher one."""
 
 
+HeldUp: TypeAlias = Literal["", "paused", "slow start", "limited"]
+"""What puts off an attempt: a pause or its probe, the slow start after that, or a limit."""
+
+
 class Hold(Struct, frozen=True):
     """The right to settle one generation of a task; void once the lease has expired.
 
@@ -114,8 +118,8 @@ class Claim(Struct, frozen=True):
 class Place(Struct, frozen=True):
     """Where Redis has a task; `generation` 0 and all else None when it has not. Spans in seconds; below 0 is past.
 
-    `wait_seconds`: the soonest that an attempt of a waiting task may begin, never below 0; `held_up`: what puts that
-    off beyond its due time.
+    `wait_seconds`: the soonest that an attempt may begin of a task that waits, or whose lease is over, never below 0;
+    `held_up`: what puts that off beyond its due time.
     """
 
     generation: int
@@ -124,7 +128,7 @@ class Place(Struct, frozen=True):
     buried_seconds: float | None
     record: bytes | None
     wait_seconds: float | None = None
-    held_up: Literal["", "paused", "limited"] = ""
+    held_up: HeldUp = ""
 
     @property
     def held_generation(self) -> int:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from shared.limits import Health
 from shared.logs import facts, log
 from shared.outcome import Outcome, Retry
 from shared.provider import Finding, Provider
-from shared.queue import Becomes, Hold, Queue, Settle
+from shared.queue import Becomes, Hold, Place, Queue, Settle
 from shared.reasons import Trait
 from shared.record import Record
 from shared.store import Item
@@ -40,11 +41,27 @@ def settle(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) 
 
     A task that somebody else has taken meanwhile counts as lost. Raises QueueUnavailable; leases bring those back.
     """
-    health = provider.delays.health(
+    rows = [_row(one) for one in settlements]
+    return _tally(settlements, queue.settle(rows, _health(provider, settlements), provider.rules.limits))
+
+
+def settle_and_look(queue: Queue, provider: Provider, settlements: Sequence[Settlement]) -> list[Place]:
+    """The same; tells where each task stands then."""
+    rows = [_row(one) for one in settlements]
+    settled = queue.settle_and_look(rows, _health(provider, settlements), provider.rules.limits)
+    _tally(settlements, [is_done for is_done, _ in settled])
+    return [place for _, place in settled]
+
+
+def _health(provider: Provider, settlements: Sequence[Settlement]) -> Health:
+    return provider.delays.health(
         {one.hold.task.name: Finding(one.outcome, one.record) for one in settlements if one.outcome and one.record}
     )
+
+
+def _tally(settlements: Sequence[Settlement], done: Sequence[bool]) -> Counter[str]:
+    """What became of them, each of which is reported."""
     tally: Counter[str] = Counter()
-    done = queue.settle([_row(one) for one in settlements], health, provider.rules.limits)
     for settlement, is_done in zip(settlements, done, strict=True):
         counts_as = settlement.counts_as if is_done or settlement.becomes == "forgotten" else "lost"
         tally[counts_as] += 1

@@ -20,6 +20,7 @@ from shared.work.turn import Turn
 from tests.support.backend import Backend
 from tests.support.front import Front
 from tests.support.simulator import DONE, EXAMPLE, JOB, WHOLE, Simulator, completed, pending, refused
+from tests.support.waker import Waker
 
 FILES: dict[str, Any] = {
     "example": EXAMPLE, "job": JOB, "accepting": EXAMPLE | {"firstAnswer": 0},
@@ -33,6 +34,7 @@ WAIT_SECONDS = 30
 def front(backend: Backend, simulator: Simulator) -> Front:
     simulator.say(pending(id="j-1"))
     providers = {name: simulator.provider(file) for name, file in FILES.items()}
+    backend.queue._wake = Waker(lambda *_: None)
     return Front(**vars(backend), simulator=simulator, providers=providers)
 
 

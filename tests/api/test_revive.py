@@ -17,6 +17,7 @@ from shared.work.keeper import record_of
 from tests.support.backend import Backend
 from tests.support.redis_servers import ALONE_AND_CLUSTER
 from tests.support.simulator import EXAMPLE, provider_at
+from tests.support.waker import Waker
 
 TASK = Task("job", "a")
 PROVIDERS = {"job": provider_at("http://127.0.0.1:1", EXAMPLE | {"limits": {"openJobs": 1}})}
@@ -50,6 +51,7 @@ def redis_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def surgery(backend: Backend) -> Surgery:
+    backend.queue._wake = Waker(lambda *_: None)
     return Surgery(**vars(backend))
 
 

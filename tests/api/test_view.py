@@ -21,6 +21,7 @@ from shared.work.keeper import record_of
 from tests.support.backend import Backend
 from tests.support.clock import START_MS
 from tests.support.items import pending_item
+from tests.support.simulator import provider_at
 
 TASK = Task("example", "a")
 ERROR = {"reason": "upstream", "error": "no such customer", "refused": False}
@@ -36,12 +37,15 @@ ITEM = pending_item(
 )
 
 
+PROVIDER = provider_at("http://127.0.0.1:1")
+
+
 class Window(Backend):
     """Where a user looks at the task."""
 
     def status(self) -> Answer:
         """What a user sees."""
-        return view.status(self.parts({}), TASK)
+        return view.status(self.parts({"example": PROVIDER}), TASK)
 
 
 @pytest.fixture
@@ -116,11 +120,6 @@ def test_an_item_that_was_not_opened_cannot_be_shown() -> None:
 def test_an_instant_is_rfc_3339_in_utc_to_the_millisecond() -> None:
     assert instant(0) == "1970-01-01T00:00:00.000Z"
     assert instant(START_MS + 7.5) == "2025-06-15T15:06:40.007Z"
-
-
-@pytest.mark.parametrize(("seconds", "whole"), [(-3, 1), (0, 1), (0.2, 1), (1, 1), (1.001, 2), (6.5, 7)])
-def test_retry_after_is_rounded_up_and_never_below_a_second(window: Window, seconds: float, whole: int) -> None:
-    assert view.accepted(window.parts({}), window.begin(TASK), seconds).retry_after_seconds == whole
 
 
 def test_an_unknown_task_is_not_found(window: Window) -> None:

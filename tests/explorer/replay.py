@@ -16,6 +16,7 @@ from shared.api import cancel, revive
 from shared.api.callback import Receiver
 from shared.api.enqueue import Enqueuer
 from shared.api.request import Callback, TaskRequest
+from shared.api.view import NOWHERE
 from shared.codec import dumps
 from shared.errors import QueueUnavailable, StoreUnavailable
 from shared.provider import Provider
@@ -23,7 +24,7 @@ from shared.provider.callback_url import CallbackUrls
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.language.rules import Rules
 from shared.provider.wire.transport import Transport
-from shared.queue import Claim, Hold, Queue, Which
+from shared.queue import Claim, Hold, Place, Queue, Which
 from shared.store import Item, Store, Superseded
 from shared.work.keeper import Keeper
 from shared.work.parts import Parts
@@ -122,6 +123,8 @@ class Replay:
 class Proxy:
     """Stands where the code under test has a queue, a store or a transport."""
 
+    wakes = True
+
     def __init__(self, replay: Replay, target: str) -> None:
         self._replay = replay
         self._target = target
@@ -132,6 +135,13 @@ class Proxy:
     def opened(self, item: Item, now: int) -> Item:
         """No step: data this small stands in the item itself."""
         return item
+
+    def add_and_look(self, *arguments: Any, **options: Any) -> list[tuple[Any, Place]]:
+        """Only the adding is a step: what was seen is only told."""
+        return [(answer, NOWHERE) for answer in self.add(*arguments, **options)]
+
+    def settle_and_look(self, *arguments: Any, **options: Any) -> list[tuple[Any, Place]]:
+        return [(answer, NOWHERE) for answer in self.settle(*arguments, **options)]
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         return lambda *arguments, **options: self._replay.call(self._target, method, *arguments, **options)

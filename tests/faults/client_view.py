@@ -2,20 +2,33 @@
 
 import gzip
 import json
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+import pytest
+
+from shared.api.view import LATE_SECONDS
+from shared.settings import SCHEDULE_SECONDS
+
 Parts: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def compare(
-    seen: Mapping[str, Any], item: Mapping[str, Any], parts: Parts, now_ms: int, server_ms: tuple[int, int]
+    seen: Mapping[str, Any],
+    item: Mapping[str, Any],
+    parts: Parts,
+    now_ms: int,
+    server_ms: tuple[int, int],
+    *,
+    wakes: bool,
 ) -> None:
     """Fails unless the status answer has exactly the fields that are to be seen at `now_ms`.
 
     `server_ms`, Redis's time before and after it was looked at, bounds `next_attempt_at`: the server's clock goes on.
+    `wakes`: whether somebody is woken when a task is due.
     """
     provider, _, name = item["task_id"]["S"].partition("/")
     status, created_at = item["status"]["S"], int(item["created_at"]["N"])
@@ -37,12 +50,18 @@ def compare(
         fields["error"] = {"reason": error["reason"], "detail": error["error"]}
     next_ms = _schedule(fields, parts, now_ms, server_ms) if status in ("pending", "failed") else None
     body = dict(seen)
-    next_at = body.pop("next_attempt_at", None)
+    next_at, next_by = body.pop("next_attempt_at", None), body.pop("next_attempt_by", None)
     assert body == fields
     assert (next_at is None) == (next_ms is None)
     if next_ms:
         at = datetime.fromisoformat(next_at).timestamp() * 1000
         assert next_ms[0] - 1 <= at <= next_ms[1] + 1  # rounded to the millisecond
+        is_late = parts["queue"][name] < server_ms[0] - LATE_SECONDS * 1000 and fields["schedule"] != "paused"
+        assert (next_by is None) == (wakes and not is_late)
+        if next_by:
+            assert datetime.fromisoformat(next_by).timestamp() * 1000 == pytest.approx(
+                at + SCHEDULE_SECONDS * 1000, abs=1
+            )
 
 
 def _schedule(
@@ -58,6 +77,8 @@ def _schedule(
             unless_told = {"attempts": 0, "errors": 0, "progress": None, "reason": None}
             known = {key: record.get(key, value) for key, value in unless_told.items()}
             fields |= known if record["version"] == 1 else {}
+        lease = parts["leases"].get(name, math.inf)
+        score = score or (lease if lease <= server_ms[0] else 0)  # whose lease is over waits again
         fields["schedule"] = "waiting" if score > 0 else "processing"
     elif is_there and name in parts["dead"]:
         fields["schedule"] = "dead letter"

@@ -32,8 +32,8 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 LIMITED = FILE | {"limits": {"openJobs": 2, "parallel": 2, "rate": {"requests": 10, "seconds": 1}}}
 ALLOWED = (
     "+evalsha +eval +time +type +exists +del +zadd +zrem +zscore +zmscore +zcard +zcount +zrangebyscore +zrangebylex "
-    "+zrevrange +zrevrangebyscore +zscan +hget +hmget +hset +hdel +hscan +sadd +srem +scard +sismember "
-    "+smismember +sscan"
+    "+zlexcount +zremrangebyscore +zrevrange +zrevrangebyscore +zscan +hget +hmget +hset +hdel +hscan +sadd +srem "
+    "+scard +sismember +smismember +sscan"
 )
 """All that a user of the queue must be allowed, on keys that begin with `{queue:`."""
 

@@ -7,6 +7,7 @@ from botocore.exceptions import ClientError
 
 from handlers import process
 from shared import aws
+from shared.settings import SCHEDULE_SECONDS
 from tests.faults.world import LEASE_SECONDS, NAME, MakeWorld, World
 from tests.support.api_events import Context
 from tests.support.deployment import above_0
@@ -61,6 +62,7 @@ def pass_delay(world: World, post: Post) -> None:
 
 def test_a_request_that_leaves_its_task_waiting_sends_one_and_its_run_the_next(world: World, post: Post) -> None:
     assert [provider for provider, _ in post.sent] == ["job"]
+    assert "next_attempt_by" not in world.post(NAME).body
     pass_delay(world, post)
     assert deliver("job") == {"job": {"claimed": 1, "snoozed": 1}}
     assert len(post.sent) == 2
@@ -104,8 +106,13 @@ def test_one_that_comes_late_finds_its_task_done(world: World, post: Post) -> No
 
 @pytest.mark.promise("faults", "a wake-up is lost, doubled, early, late or refused")
 def test_one_that_is_refused_costs_its_request_nothing(world: World, post: Post) -> None:
+    pass_delay(world, post)
+    world.pass_(3)  # it was lost
     post.refuses = True
-    assert world.post("refused").status == 202
+    refused = world.post("refused")
+    assert (refused.status, refused.body["schedule"]) == (202, "waiting")
+    assert refused.body["next_attempt_by"] > refused.body["next_attempt_at"]  # nobody counts on the next one either
+    assert int(refused.headers["retry-after"]) > SCHEDULE_SECONDS
     post.refuses = False
     world.ends_well(NAME, "refused")
 

@@ -215,7 +215,8 @@ class World:
         if item is None:
             assert seen.status == 404
         else:
-            compare(seen.body, item, self.bench.parts(provider), self.clock(), (before, after))
+            wakes, parts = wiring.queue().wakes, self.bench.parts(provider)
+            compare(seen.body, item, parts, self.clock(), (before, after), wakes=wakes)
 
     def check_end(self, name: str, provider: str = "job") -> None:
         """It has ended, once, and has left nothing; a failure that nobody was told at once, a dead letter."""

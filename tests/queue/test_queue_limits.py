@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
+from shared.limits import UNKNOWN, Health, Limits
 from shared.queue import Becomes, Claim, Hold
 from tests.support.desk import LEASE_SECONDS, SETTLING, Desk, task
 from tests.support.keys import PROVIDER
@@ -848,54 +848,6 @@ def test_the_provider_asks_for_longer_than_its_errors_would(desk: Desk) -> None:
     desk.put("ab")
     settle_one(desk, Health(pause_seconds=900, errors=3, errors_to_pause=3, shortest_seconds=100, longest_seconds=700))
     assert desk.claim().wait_seconds == about(900)
-
-
-# --- what a look tells of it
-
-
-def seen(desk: Desk, name: str, limits: Limits = UNLIMITED) -> tuple[float | None, str]:
-    [place] = desk.queue.look([task(name)], limits=limits)
-    return place.wait_seconds, place.held_up
-
-
-def test_a_look_tells_when_a_pause_lets_a_task_through(desk: Desk) -> None:
-    paused(desk, Health(pause_seconds=600))
-    desk.put("a")
-    desk.put("b", delay=400)
-    desk.put("c", delay=5000)
-    assert seen(desk, "a") == (about(600), "paused")
-    assert seen(desk, "b") == (about(600), "paused")
-    assert seen(desk, "c") == (about(5000), "")
-    desk.rewind(600)
-    assert seen(desk, "a") == (0, "")
-    desk.claim(limit=1)
-    assert seen(desk, "b") == (LOOK_AGAIN_SECONDS, "paused")
-
-
-@pytest.mark.parametrize(
-    ("limits", "seconds"),
-    [
-        (Limits(parallel=1), LOOK_AGAIN_SECONDS),
-        (Limits(open_jobs=1), LOOK_AGAIN_SECONDS),
-        (Limits(rate_seconds=1000, burst=1), about(1000)),
-    ],
-)
-def test_a_look_tells_when_a_limit_may_let_a_task_through(desk: Desk, limits: Limits, seconds: Any) -> None:
-    desk.put("ab")
-    desk.put("c", delay=500)
-    assert seen(desk, "b", limits) == (0, "")
-    desk.claim(limits, limit=1)
-    assert seen(desk, "b", limits) == (seconds, "limited")
-    assert seen(desk, "b") == (0, "")
-    assert seen(desk, "c", limits) == (about(500), "")
-    assert seen(desk, "a", limits) == (None, "")
-
-
-def test_while_nobody_asks_after_a_job_a_look_tells_when_somebody_will(desk: Desk) -> None:
-    desk.put("a", has_job=True, delay=500, limits=Limits(open_jobs=1))
-    desk.put("b")
-    assert seen(desk, "b", Limits(open_jobs=1)) == (about(500), "limited")
-    assert seen(desk, "a", Limits(open_jobs=1)) == (about(500), "")
 
 
 # --- junk

@@ -28,7 +28,7 @@ def test_the_benchmark_of_lateness_prints_each_load_and_a_verdict_where_there_ar
     lines = run.stdout.splitlines()
     loads = [line for line in lines if re.match(r"[\d,]+ a minute, (by schedule|delivery [\d.]+ s) ", line)]
     assert len(loads) == 9
-    assert len(re.findall(r"\d\.\d\d ≤ [\d.]+ +(?:ok|MISSED)", run.stdout)) == 8
+    assert len(re.findall(r"\d\.\d\d ≤ [\d.]+ +(?:ok|MISSED)", run.stdout)) == 14
 
 
 def test_the_benchmark_of_waiting_prints_what_a_wait_brings_and_costs_and_a_verdict() -> None:

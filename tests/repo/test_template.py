@@ -13,7 +13,7 @@ from shared.api import wait
 from shared.api.enqueue import RESERVE_SECONDS
 from shared.api.preference import LONGEST_WAIT_SECONDS
 from shared.errors import SettingsError
-from shared.settings import NOTIFY_KINDS, Settings
+from shared.settings import NOTIFY_KINDS, SCHEDULE_SECONDS, Settings
 from shared.store.spill import CALL_SECONDS
 
 GATEWAY_SECONDS = 29  # API Gateway gives up on an integration after this
@@ -194,6 +194,7 @@ def test_each_sample_event_belongs_to_a_function() -> None:
 def test_schedules_are_texts_that_eventbridge_accepts() -> None:
     rates = {function: event["Schedule"] for function, event in events("Schedule")}
     assert rates == {"ProcessFunction": "rate(1 minute)", "ReconcileFunction": "rate(5 minutes)"}
+    assert SCHEDULE_SECONDS == 60  # callers are told so
     assert all(re.fullmatch(r"rate\((1 minute|([2-9]|[1-9]\d+) minutes)\)", rate) for rate in rates.values())
 
 

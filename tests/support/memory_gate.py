@@ -11,6 +11,16 @@ AGAIN_MS = 1000
 FULL_SPEED = 200
 
 
+def saved_up(parts: Parts, limits: Limits, now_ms: float) -> tuple[float, float]:
+    """What the rate has saved up, in attempts, and how many ms it lacks to a whole burst."""
+    attempt_ms = (limits.rate_seconds or 0) * 1000
+    whole = limits.burst * attempt_ms
+    lacking = max(0.0, (parts.number("full_at") or now_ms) - now_ms)
+    if lacking > whole + 1:
+        lacking = whole - attempt_ms
+    return max(0.0, whole - lacking) / attempt_ms, lacking
+
+
 class Pass:
     """What the gate lets through at `now_ms` while `live` are under way: so many attempts, else `wait_ms`.
 
@@ -40,11 +50,7 @@ class Pass:
         self.allowed = max(self.allowed, 0)
 
     def _count(self, attempt_ms: float) -> None:
-        whole = self._limits.burst * attempt_ms
-        lacking = max(0.0, (self._parts.number("full_at") or self._now_ms) - self._now_ms)
-        if lacking > whole + 1:
-            lacking = whole - attempt_ms
-        saved = max(0.0, whole - lacking) / attempt_ms
+        saved, lacking = saved_up(self._parts, self._limits, self._now_ms)
         if math.floor(saved) < self.allowed:
             self.allowed, self.wait_ms = math.floor(saved), math.ceil((1 - saved % 1) * attempt_ms)
         self._full_at = self._now_ms + lacking

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from shared.errors import QueueUnavailable
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
@@ -14,6 +14,7 @@ from tests.support.keys import Dump, key_of
 from tests.support.memory_gate import AGAIN_MS, Pass, hear
 from tests.support.memory_lines import Round, catch_up, due_in, line_up, oldest, step_out, tidy
 from tests.support.memory_parts import Parts, State, whole_ms
+from tests.support.memory_place import place_of
 from tests.support.memory_wake import HAND_MS, STANDS_MS, begins_in, forget_plans, is_served, plan
 
 MARKS = {"buried": "b", "forgotten": "f"}
@@ -94,6 +95,11 @@ class MemoryQueue:
         if waiting:
             self._plan(adds[0].task.provider, limits)
         return answers
+
+    def add_and_look(self, adds: Sequence[Add], **how: Any) -> list[tuple[Added, Place]]:
+        return list(
+            zip(self.add(adds, **how), self.look([one.task for one in adds], limits=how["limits"]), strict=True)
+        )
 
     def claim(
         self,
@@ -179,6 +185,10 @@ class MemoryQueue:
         self._plan(rows[0].hold.task.provider, limits)
         return done
 
+    def settle_and_look(self, rows: Sequence[Settle], health: Health, limits: Limits) -> list[tuple[bool, Place]]:
+        done = self.settle(rows, health, limits)
+        return list(zip(done, self.look([row.hold.task for row in rows], limits=limits), strict=True))
+
     def end(self, ends: Sequence[End], limits: Limits = UNLIMITED) -> list[bool]:
         done = [self._end(*end) for end in ends]
         if ends and limits.open_jobs is not None:
@@ -202,7 +212,9 @@ class MemoryQueue:
         return hastened
 
     def look(self, tasks: Sequence[Task], *, records: bool = False, limits: Limits = UNLIMITED) -> list[Place]:
-        return [self._look(task, records, limits) for task in tasks]
+        return [
+            place_of(self._parts(task.provider), task.name, limits, self.now_ms, with_record=records) for task in tasks
+        ]
 
     def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
         return [Task(provider, name) for name in getattr(self._parts(provider), key)]
@@ -358,40 +370,3 @@ class MemoryQueue:
             return True
         step_out(parts, [name])
         return self._leave(parts, name, state, is_dead=is_buried)
-
-    def _look(self, task: Task, records: bool, limits: Limits) -> Place:
-        parts, name = self._parts(task.provider), task.name
-        score, lease = parts.queue.get(name), None
-        if score == 0:
-            score, lease = None, parts.leases.get(name)
-        buried, record = parts.dead.get(name), parts.tasks.get(name) if records else None
-        wait_ms: float | None = None
-        held_up: Literal["", "paused", "limited"] = ""
-        if score is not None:
-            wait_ms, held_up = self._held_up(parts, name, score - self.now_ms, limits)
-        return Place(
-            parts.parsed(name).generation,
-            None if score is None else (score - self.now_ms) / 1000,
-            None if lease is None else (lease - self.now_ms) / 1000,
-            None if buried is None else (self.now_ms - buried) / 1000,
-            None if record is None else record.encode(),
-            None if wait_ms is None else wait_ms / 1000,
-            held_up,
-        )
-
-    def _held_up(
-        self, parts: Parts, name: str, due_ms: float, limits: Limits
-    ) -> tuple[float, Literal["", "paused", "limited"]]:
-        live = self._live(parts)
-        gate = Pass(parts, limits, self.now_ms, live, 1)
-        is_paused = gate.allowed == 0 and parts.pause_end(self.now_ms) is not None
-        if is_paused and gate.wait_ms > due_ms:
-            return gate.wait_ms, "paused"
-        if due_ms > 0 or is_paused:
-            return max(0, due_ms), ""
-        if gate.allowed == 0:
-            return gate.wait_ms, "limited"
-        if limits.open_jobs is not None and len(parts.jobs) >= limits.open_jobs and name not in parts.jobs:
-            later = [score - self.now_ms for score in parts.queue.values() if score > self.now_ms]
-            return AGAIN_MS if live else min(later, default=AGAIN_MS), "limited"
-        return 0, ""

@@ -24,12 +24,17 @@ def begins_in(parts: Parts, limits: Limits, now_ms: float) -> float:
     if limits.open_jobs is None or len(parts.jobs) < limits.open_jobs:
         dues = [due for due in parts.queue.values() if due > 0]
     else:
-        came_back = [at - JOB for part in (parts.once, parts.often) for at in part.values() if at >= JOB]
-        dues = [*parts.job_ring.values(), *came_back]
+        dues = [] if (first := first_with_job(parts)) is None else [first]
     if not dues:
         return math.inf
     gate = Pass(parts, limits, now_ms, sum(end > now_ms for end in parts.leases.values()), 1)
     return max(0, math.ceil(min(dues) - now_ms), 0 if gate.allowed else gate.wait_ms)
+
+
+def first_with_job(parts: Parts) -> float | None:
+    """When the first is due of those that wait with an open job."""
+    came_back = [at - JOB for part in (parts.once, parts.often) for at in part.values() if at >= JOB]
+    return min([*parts.job_ring.values(), *came_back], default=None)
 
 
 def plan(parts: Parts, limits: Limits, now_ms: float, floor_ms: float = 0) -> float | None:

@@ -8,12 +8,13 @@
 --           back leave of them: nobody who waits at a limit is overtaken.
 -- ARGV      1 token  2 lease in ms (0: waiting, else processed by the caller at once)
 --           3 parallel  4 open jobs  5 ms per attempt  6 burst (0: no limit)  7 '1': messages are sent (see wake)
---           then for each task: name, generation, delay in ms, record, group ('': none), '1': its job is open,
+--           8 '1': it looks; then for each task: name, generation, delay in ms, record, group ('': none), '1': its job is open,
 --           turn that its item knows, '1': it came back
 -- Returns   ms until a message must start a run, -1 for none; then a list, for each task:
---           created | waiting (created, but not leased as asked) | exists | stale
+--           created | waiting (created, but not leased as asked) | exists | stale; if it looks, a pair of that and what
+--           `place` tells
 local token, lease_ms, limits = ARGV[1], tonumber(ARGV[2]), limits_at(3)
-local asked = rows(8, { 'name', 'generation', 'delay_ms', 'record', 'group', 'has_job', 'turn', 'back' })
+local asked = rows(9, { 'name', 'generation', 'delay_ms', 'record', 'group', 'has_job', 'turn', 'back' })
 local names = asked.name
 local short = token:sub(1, 8) -- enough to tell the caller's own, of a task that waits
 
@@ -89,4 +90,4 @@ call('SADD', jobs, opened)
 call('HSET', groups, group_of)
 if waits then enter() end
 if #begun > 0 then admit(pass, begun) end
-return { waits and plan(limits, 0) or -1, replies }
+return { waits and plan(limits, 0) or -1, ARGV[8] == '1' and with_places(replies, names, limits) or replies }

@@ -28,6 +28,15 @@ local function limits_at(first)
   }
 end
 
+-- What the rate has saved up, in attempts, and how many ms it lacks to a whole burst.
+local function saved_up(limits, full_at)
+  local whole_ms = limits.burst * limits.attempt_ms
+  local lacking_ms = math.max(0, (full_at or now) - now)
+  -- further off than ever: the clock went back, or the limits were others; one attempt sets it right
+  if lacking_ms > whole_ms + 1 then lacking_ms = whole_ms - limits.attempt_ms end
+  return math.max(0, whole_ms - lacking_ms) / limits.attempt_ms, lacking_ms
+end
+
 -- How many of `wanted` attempts may begin while `live` are under way, the ms until more may, and a pass for `admit`.
 local function allowance(limits, live, wanted)
   local stored = redis.call('HMGET', gate, 'until', 'probe', 'full_at', 'slow')
@@ -43,11 +52,7 @@ local function allowance(limits, live, wanted)
   end
   if limits.parallel > 0 then allowed = math.min(allowed, limits.parallel - live) end
   if limits.attempt_ms > 0 then
-    local whole_ms = limits.burst * limits.attempt_ms
-    local lacking_ms = math.max(0, (full_at or now) - now)
-    -- further off than ever: the clock went back, or the limits were others; one attempt sets it right
-    if lacking_ms > whole_ms + 1 then lacking_ms = whole_ms - limits.attempt_ms end
-    local saved = math.max(0, whole_ms - lacking_ms) / limits.attempt_ms
+    local saved, lacking_ms = saved_up(limits, full_at)
     if math.floor(saved) < allowed then
       allowed, wait_ms = math.floor(saved), math.ceil((1 - saved % 1) * limits.attempt_ms)
     end

@@ -79,6 +79,16 @@ local function line_up(names, dues, backs)
   return enter()
 end
 
+-- When the first is due of those that wait with an open job, nil for none.
+local function first_with_job()
+  local first
+  for key, offset in pairs({ [job_ring] = 0, [once] = JOB, [often] = JOB }) do
+    local due = redis.call('ZRANGEBYSCORE', key, offset, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    first = due and math.min(due - offset, first or math.huge) or first
+  end
+  return first
+end
+
 -- How many are due of those that came back once, or more often.
 local function due_in(place)
   return redis.call('ZCOUNT', place, '-inf', now) + redis.call('ZCOUNT', place, JOB, JOB + now)

@@ -5,12 +5,12 @@
 --           a dead letter: listed, never due, its record gone (the item tells what happened). `completed` and
 --           `forgotten` leave nothing behind. Any other task is not touched. One that `end` has found in process ends
 --           instead of waiting. The gate learns how the provider is.
--- ARGV      what was heard (see gate), the provider's limits (see gate), then for each task:
+-- ARGV      what was heard (see gate), the provider's limits (see gate), '1': it looks, then for each task:
 --           name, token, generation, completed | waiting | buried | forgotten, delay in ms, record ('': as it was),
 --           '1': its job is open, '1': an attempt was made, its item's turn if that is higher, reply
 -- Returns   ms until a message must start a run, -1 for none (see wake); then a list, for each task: 1 done, 0 lost (or
---           ended by `end`)
-local limits, asked = limits_at(HEARD + 1), rows(HEARD + 6, {
+--           ended by `end`); if it looks, a pair of that and what `place` tells
+local limits, asked = limits_at(HEARD + 1), rows(HEARD + 7, {
   'name', 'token', 'generation', 'becomes', 'delay_ms', 'record', 'has_job', 'attempted', 'turn', 'reply',
 })
 local replies, dropped, buried = {}, {}, {}
@@ -47,4 +47,4 @@ call('HSET', state, states)
 call('HSET', tasks, records)
 line_up(waiting, dues, backs)
 note(unset, set)
-return { plan(limits, 0), replies }
+return { plan(limits, 0), ARGV[HEARD + 6] == '1' and with_places(replies, asked.name, limits) or replies }

@@ -24,10 +24,7 @@ local function begins_in(limits)
   if limits.open_jobs == 0 or redis.call('SCARD', jobs) < limits.open_jobs then
     first = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   else
-    for key, offset in pairs({ [job_ring] = 0, [once] = JOB, [often] = JOB }) do
-      local due = redis.call('ZRANGEBYSCORE', key, offset, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-      first = due and math.min(due - offset, first or math.huge) or first
-    end
+    first = first_with_job()
   end
   if not first then return nil end
   local allowed, gate_ms = allowance(limits, redis.call('ZCOUNT', leases, '(' .. now, '+inf'), 1)
