@@ -202,7 +202,7 @@ class Store:
         removed = sorted({"open", "notify", *faulty} - sets.keys())
         expression = f"SET {_assigned(sets)} REMOVE {', '.join(f'#{name}' for name in removed)}"
         same, seen = unchanged(attributes, ("generation", "status", "updated_at"))
-        written = self.table.update(task, expression, same, sets | seen, read_back=True)
+        written = self.table.update(task, expression, same, sets, read_back=True, seen=seen)
         return written if isinstance(written, Item) else None
 
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int] | ItemUnreadable]:

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.errors import StoreTooLarge, StoreUnavailable, StoreUnreachable
 from shared.store.clock import Clock
 from shared.store.item import Item
-from shared.store.rows import parse
+from shared.store.rows import Attributes, parse, wired
 from shared.task import Task
 
 if TYPE_CHECKING:
@@ -52,12 +51,19 @@ class Table:
         return item
 
     def update(
-        self, task: Task, expression: str, condition: str, values: dict[str, Any], *, read_back: bool
+        self,
+        task: Task,
+        expression: str,
+        condition: str,
+        values: dict[str, Any],
+        *,
+        read_back: bool,
+        seen: Attributes | None = None,
     ) -> Item | Superseded | None:
         """One write; Superseded if the condition does not hold, else, if it is to be `read_back`, the item as it is.
 
-        In both texts `#name` is an attribute's name, and `:name` one of the values. Raises StoreTooLarge where the
-        item would be larger than one may be.
+        In both texts `#name` is an attribute's name, and `:name` one of the values, or of those `seen` in an item.
+        Raises StoreTooLarge where the item would be larger than one may be.
         """
         try:
             reply = self._guarded(
@@ -66,7 +72,7 @@ class Table:
                 UpdateExpression=expression,
                 ConditionExpression=condition,
                 ExpressionAttributeNames={f"#{one}": one for one in re.findall(r"#(\w+)", f"{expression} {condition}")},
-                ExpressionAttributeValues=_wired(values),
+                ExpressionAttributeValues=_wired(values) | dict(seen or {}),
                 ReturnValues="ALL_NEW" if read_back else "NONE",
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
@@ -124,13 +130,12 @@ class Table:
             self.clock.hear(reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}), sent_at)
 
 
-def unchanged(attributes: dict[str, Any], names: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """The condition that these attributes of an item are still as they stand there, and the values that it needs."""
-    there = {name: TypeDeserializer().deserialize(attributes[name]) for name in names if name in attributes}
-    same = (f"#{name} = :seen_{name}" if name in there else f"attribute_not_exists(#{name})" for name in names)
-    return " AND ".join(same), {f"seen_{name}": value for name, value in there.items()}
+def unchanged(attributes: Attributes, names: Sequence[str]) -> tuple[str, Attributes]:
+    """The condition that these attributes of an item are still as they stand there, and what must be `seen` there."""
+    same = (f"#{name} = :seen_{name}" if name in attributes else f"attribute_not_exists(#{name})" for name in names)
+    return " AND ".join(same), {f":seen_{name}": attributes[name] for name in names if name in attributes}
 
 
 def _wired(values: dict[str, Any]) -> dict[str, Any]:
     """An expression's values in DynamoDB's wire form."""
-    return {f":{name}": TypeSerializer().serialize(value) for name, value in values.items()}
+    return {f":{name}": wired(value) for name, value in values.items()}

@@ -65,8 +65,10 @@ class Transport:
         trusted = first in allowed
         for _ in range(MAX_REDIRECTS + 1):
             trusted = trusted and origin_of(call.url) == first
-            reply = self.once(attach(call) if attach and trusted else call, end - self._clock(), allowed)
-            reply = dataclasses.replace(reply, url=url_of(call))  # without a key that was attached to its query
+            sent = attach(call) if attach and trusted else call
+            reply = self.once(sent, end - self._clock(), allowed)
+            if (sent.url, sent.query) != (call.url, call.query):
+                reply = dataclasses.replace(reply, url=url_of(call))  # without a key that was attached to its query
             location = reply.headers.get("location")
             if reply.status not in _REDIRECTS or location is None or stay(reply.status):
                 return reply
