@@ -29,3 +29,13 @@ def test_the_benchmark_of_lateness_prints_each_load_and_a_verdict_where_there_ar
     loads = [line for line in lines if re.match(r"[\d,]+ a minute, (by schedule|delivery [\d.]+ s) ", line)]
     assert len(loads) == 9
     assert len(re.findall(r"\d\.\d\d ≤ [\d.]+ +(?:ok|MISSED)", run.stdout)) == 8
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_the_benchmark_of_requests_prints_each_kind_and_what_a_new_task_calls() -> None:
+    server_or_skip("valkey")
+    command = [sys.executable, "-m", "benchmarks.enqueue", "--server", "valkey", "--rounds", "1", "--requests", "2"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert len(re.findall(r" \d+\.\d\d CPU ms +≤ [\d.]+ +(?:ok|MISSED)", run.stdout)) == 4
+    assert re.findall(r"(\d\.\d\d) +≤ \d +ok", run.stdout) == ["1.00", "2.00", "2.00"]
