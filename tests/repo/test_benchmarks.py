@@ -39,3 +39,12 @@ def test_the_benchmark_of_requests_prints_each_kind_and_what_a_new_task_calls() 
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert len(re.findall(r" \d+\.\d\d CPU ms +≤ [\d.]+ +(?:ok|MISSED)", run.stdout)) == 4
     assert re.findall(r"(\d\.\d\d) +≤ \d +ok", run.stdout) == ["1.00", "2.00", "2.00"]
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_a_cold_start_compares_the_artifact_with_its_libraries() -> None:
+    command = [sys.executable, "-m", "benchmarks.cold_start", "--rounds", "1"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    if "skipped" in run.stdout:
+        pytest.skip("the artifact needs Python 3.13, which was not found")
+    assert re.search(r"enqueue against its libraries +\d\.\d\d x +≤ 1\.15 +(ok|MISSED)", run.stdout)
