@@ -47,7 +47,8 @@ def runtime(folder: Path, python: str) -> None:
     """Put there what Lambda's runtime brings, as it is installed here, with byte code."""
     for name in RUNTIME:
         spec = find_spec(name)
-        assert spec and spec.origin
+        assert spec
+        assert spec.origin
         origin = Path(spec.origin)
         if spec.submodule_search_locations:
             shutil.copytree(origin.parent, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

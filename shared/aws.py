@@ -12,6 +12,10 @@ from shared.codec import Json, dumps
 from shared.errors import SecretUnavailable
 from shared.logs import log
 
+_OF_SERVICE: dict[str, dict[str, Any]] = {
+    "s3": {"signature_version": "s3v4"},  # or its links are of an older kind
+    "dynamodb": {"parameter_validation": False},  # a tenth of what a call costs here; Table makes them all in wire form
+}
 SECRET_SECONDS = 300  # how long a secret is kept before it is read again
 
 
@@ -23,8 +27,7 @@ def client(
     Somebody waits for each call, a user or a task whose lease runs: an answer or an error comes within 4 seconds. It
     is botocore's own: boto3 adds nothing to it, and would have every start load its transfers to S3.
     """
-    options: dict[str, Any] = {"signature_version": "s3v4"} if service == "s3" else {}  # or its links are older
-    options |= {"parameter_validation": False}  # the service does that itself; here it is a tenth of what a call takes
+    options = _OF_SERVICE.get(service, {})
     config = prompt(tries, max_pool_connections=connections, **options)
     made = get_session().create_client(service, config=config)
     made.meta.events.register_first(f"needs-retry.{service}", _forget_pause)

@@ -67,8 +67,8 @@ class Transport:
             trusted = trusted and origin_of(call.url) == first
             sent = attach(call) if attach and trusted else call
             reply = self.once(sent, end - self._clock(), allowed)
-            if (sent.url, sent.query) != (call.url, call.query):
-                reply = dataclasses.replace(reply, url=url_of(call))  # without a key that was attached to its query
+            if (sent.url, sent.query) != (call.url, call.query):  # without a key that was attached to its query
+                reply = dataclasses.replace(reply, url=url_of(call))
             location = reply.headers.get("location")
             if reply.status not in _REDIRECTS or location is None or stay(reply.status):
                 return reply
