@@ -114,8 +114,12 @@ class Enqueuer:
         self._settle([one for one in tried if one.settlement])  # 6. settle
         if all(one.added for one in ours):  # else Redis is away
             self._look([one for one in begun if one.is_in_progress])
-        applied = {one: one.prefers.applied for one in ours}
-        return [replace(self._answer(one), preference_applied=applied.get(one)) for one in begun]  # 7. answer
+        applied = {one: one.prefers.applied for one in ours if one.prefers.applied}
+        answers = [self._answer(one) for one in begun]  # 7. answer
+        return [  # made anew, a large body is written anew
+            replace(answer, preference_applied=applied[one]) if one in applied else answer
+            for one, answer in zip(begun, answers, strict=True)
+        ]
 
     def _look(self, begun: Sequence[Begun]) -> None:
         for one, place in zip(begun, view.places_of(self.parts, [one.item for one in begun]), strict=True):
