@@ -1,6 +1,7 @@
 """What every peer is to do: the same question to the provider and the same conditional write, as many at once.
 
-Peers run in environments of their own, which have nothing of ours: this imports the standard library alone.
+What ours is tuned by, theirs is, too: no peer's botocore checks its calls. Peers run in environments of their own,
+which have nothing of ours: this imports the standard library alone.
 """
 
 import json
