@@ -9,6 +9,7 @@ from http.cookiejar import DefaultCookiePolicy
 
 import requests
 import urllib3
+from requests.structures import CaseInsensitiveDict
 
 from shared.codec import Json, dumps
 from shared.errors import TransportError
@@ -95,16 +96,11 @@ class Transport:
         headers, body = _encoded(call)
         if not all(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(headers[name]) for name in headers):
             raise TransportError("a header cannot be sent", reason=Reason.INVALID_REQUEST)
-        with self._session.request(
-            call.method,
-            call.url,
-            params=_query(call.query),
-            headers=headers,
-            data=body,
-            stream=True,
-            allow_redirects=False,
-            timeout=(min(seconds, CONNECT_SECONDS), seconds),
-        ) as response:
+        merged = CaseInsensitiveDict[str | bytes](self._session.headers)
+        merged.update(headers)  # as Session.request would, but that merges much more, a tenth of what the call takes
+        prepared = requests.Request(call.method, call.url, merged, params=_query(call.query), data=body).prepare()
+        timeout = (min(seconds, CONNECT_SECONDS), seconds)
+        with self._session.send(prepared, stream=True, allow_redirects=False, timeout=timeout, proxies={}) as response:
             if "," in response.headers.get("Content-Encoding", ""):  # a few bytes could take minutes to unpack
                 raise TransportError("the reply is encoded more than once")
             content = bytearray()
