@@ -14,7 +14,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test test-all soak bench-peers lint lint-lua docs validate build invoke-enqueue invoke-process deploy clean sam python313 always
+.PHONY: help demo dev test test-all soak bench bench-peers lint lint-lua docs validate build invoke-enqueue invoke-process deploy clean sam python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -65,6 +65,14 @@ SECONDS ?= 600
 SEED ?=
 soak: $(VENV)/ready ## everything at once, broken at random; takes SECONDS=600 and SEED=…
 	SECONDS=$(SECONDS) SEED=$(SEED) $(VENV)/bin/python -m tests.soak
+
+# Each in processes of its own; what is to be kept goes into benchmarks/results.md.
+bench: $(VENV)/ready ## what it costs, each figure beside its target: some minutes, on a machine with nothing else to do
+	$(VENV)/bin/python -m benchmarks.process --keep
+	$(VENV)/bin/python -m benchmarks.queue --keep
+	$(VENV)/bin/python -m benchmarks.enqueue --keep
+	$(VENV)/bin/python -m benchmarks.cold_start --keep
+	$(VENV)/bin/python -m benchmarks.lateness --scale 0.5 --keep
 
 # Peers that a benchmark measures beside Meanwhile, each in an environment of its own; one that cannot be installed is skipped.
 PEERS = .venv-peers

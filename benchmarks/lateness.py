@@ -21,6 +21,8 @@ from unittest.mock import patch
 from fakeredis import FakeRedis, FakeServer
 from fakeredis.commands_mixins import server_mixin
 
+from benchmarks.results import Row
+from benchmarks.table import Table, add_keep
 from benchmarks.virtual_time import Clock, Pool
 from shared.logs import log
 from shared.provider import Provider
@@ -59,7 +61,7 @@ LATE_BARS = (0.6, 1.5)
 PAID_BARS = {1: 1.2, 60: 0.77}
 RULES = {"servers": ["http://127.0.0.1"], "submit": {"url": "/"}, "acceptors": [{"state": "success", "expected": ""}]}
 PROVIDER = "slow"
-COLUMNS = ("late p50, s", "late p99, s", "paid s a task", "messages a task", "runs a task", "at once")
+COLUMNS = ("late p50, s", "late p99, s", "paid, s a task", "messages, a task", "runs a task", "at once")
 
 
 @dataclass(slots=True)
@@ -202,10 +204,9 @@ class Cloud(Worker):
         if is_warm:
             self.idle.pop()
         self.clock.sleep(WARM_SECONDS if is_warm else COLD_SECONDS)
-        pool = Asking(self)
         ends = self.clock.now + FUNCTION_SECONDS
         tick = Tick(self.parts, self, lambda: ends - self.clock.now, monotonic=self.clock.time, **how)
-        tick.sleep, tick.make_pool = self.clock.sleep, lambda _: pool
+        tick.sleep, tick.make_pool = self.clock.sleep, lambda threads: Pool(self.clock, threads, self.begin)
         tick.run()
         found.paid_seconds += self.clock.now - began
         self.alive -= 1
@@ -217,9 +218,10 @@ class Cloud(Worker):
     def instant(self) -> Instant:
         return Instant(self.now_ms(), self.clock.now)
 
-    def asked(self, task: Task) -> None:
-        """An attempt begins."""
-        self.found.late.append(self.clock.now - self.due[task.name])
+    def begin(self, claimed: Claimed, *_: Any) -> float:
+        """An attempt begins; the seconds that it takes."""
+        self.found.late.append(self.clock.now - self.due[claimed.hold.task.name])
+        return self.takes()
 
     def work(self, claimed: Claimed, since: Instant) -> Settlement:  # noqa: ARG002
         """An attempt ends: not ready after the first poll, and complete after the second."""
@@ -235,18 +237,6 @@ class Cloud(Worker):
     def is_over(self) -> bool:
         """Whether every poll was made and every run has ended."""
         return not self.alive and len(self.found.late) == len(POLL_SECONDS) * self.found.tasks
-
-
-class Asking(Pool):
-    """The threads of one run, which ask the provider."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        super().__init__(cloud.clock, cloud.takes)
-        self._cloud = cloud
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        self._cloud.asked(args[0].hold.task)
-        return super().submit(fn, *args, **kwargs)
 
 
 @contextmanager
@@ -275,10 +265,13 @@ def simulate(per_minute: int, minutes: float, delivery_seconds: float | None, se
     return cloud.found
 
 
-def say(name: str, found: Found, bars: Sequence[float | None]) -> None:
+def say(table: Table, name: str, found: Found, bars: Sequence[float | None]) -> None:
     """One line of the table; each figure that has a bar has that and a verdict beside it."""
     figures = [found.late_by(0.5), found.late_by(0.99), found.paid_seconds / found.tasks, found.messages / found.tasks]
     beside = [f"{figure:.2f}{verdict(figure, bar)}" for figure, bar in zip(figures, bars, strict=True)]
+    for what, figure, bar in zip(COLUMNS, figures, bars, strict=False):
+        kind, _, unit = what.partition(", ")
+        table.add(Row(f"{name}: {kind}", figure, unit, bar))
     row(name, *beside, f"{found.runs / found.tasks:.2f}", f"{found.most_at_once}")
 
 
@@ -297,9 +290,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lateness", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of all that is random (%(default)s)")
     parser.add_argument("--scale", type=float, default=1, help="times as many tasks (%(default)s)")
+    add_keep(parser)
     chosen = parser.parse_args()
     row("", *COLUMNS)
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor() as pool, Table("lateness", "Lateness, in virtual time", keep=chosen.keep) as table:
         under_way = {
             (per_minute, delivery): pool.submit(simulate, per_minute, minutes * chosen.scale, delivery, chosen.seed)
             for per_minute, minutes in reversed(LOADS.items())  # the longest first
@@ -309,7 +303,7 @@ def main() -> None:
             how = "by schedule" if delivery is None else f"delivery {delivery:g} s"
             has_bars = delivery == DELIVERIES[0]
             bars = (*LATE_BARS, PAID_BARS.get(per_minute), None) if has_bars else (None,) * 4
-            say(f"{per_minute:,} a minute, {how}", under_way[per_minute, delivery].result(), bars)
+            say(table, f"{per_minute:,} a minute, {how}", under_way[per_minute, delivery].result(), bars)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ import re
 import subprocess
 import sys
 from email.utils import formatdate
+from typing import Any
 
+from local import ROOT
 from local.running import Running
 
 SECONDS = re.compile(rb"[?&]seconds=([\d.]+)")
@@ -26,9 +28,12 @@ class Stub(Running):
 
     def start(self) -> None:
         """Returns when it listens."""
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(self._command, cwd=ROOT, **pipes)
         assert self._process.stdout
-        self.url = f"http://127.0.0.1:{self._process.stdout.readline().strip()}"
+        if not (port := self._process.stdout.readline().strip()):
+            raise RuntimeError("the stub did not start")
+        self.url = f"http://127.0.0.1:{port}"
 
     def stop(self) -> None:
         """Ends it."""

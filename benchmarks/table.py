@@ -33,12 +33,15 @@ class Table:
         self._section = Section(name, title, datetime.now(UTC).date().isoformat(), machine(), versions or {}, [])
 
     def __enter__(self) -> Self:
-        print(f"{'':<48}{'figure':>8} {'':<14}{'bar':<8}{'':<8}by CPU", flush=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self._keep and error is None:
             keep_section(self._section)
+
+    def add(self, row: Row) -> None:
+        """One row that is printed elsewhere."""
+        self._section.rows.append(row)
 
     def say(
         self,
@@ -58,7 +61,9 @@ class Table:
         `why` what explains a miss.
         """
         row = Row(name, figure, unit, bar, least, cpu, spread, why)
-        self._section.rows.append(row)
+        if not self._section.rows:
+            print(f"{'':<48}{'figure':>8} {'':<14}{'bar':<8}{'':<8}by CPU", flush=True)
+        self.add(row)
         verdict = {None: "", True: "ok", False: "MISSED"}[row.is_met]
         by_cpu = "" if cpu is None else f"{cpu:.2f}"
         print(f"{name:<48}{figure:>8.2f} {unit:<14}{row.held_to:<8}{verdict:<8}{by_cpu}".rstrip(), flush=True)

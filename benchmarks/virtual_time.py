@@ -2,7 +2,9 @@
 
 import heapq
 import itertools
+import math
 import threading
+from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future
 from concurrent.futures._base import DoneAndNotDoneFutures
@@ -10,11 +12,11 @@ from typing import Any
 
 
 class Later(Future[Any]):
-    """What is done at its time, and has its result once somebody waits for it."""
+    """What is done at its time, if a thread has begun it, and has its result once somebody waits for it."""
 
-    def __init__(self, at: float, call: Callable[[], Any]) -> None:
+    def __init__(self, call: Callable[[], Any]) -> None:
         super().__init__()
-        self.at = at
+        self.at = math.inf
         self.call = call
 
 
@@ -90,14 +92,31 @@ class Clock:
 
 
 class Pool(Executor):
-    """Has as many threads as it is asked for; what is handed in is done after `takes()` seconds."""
+    """So many threads; what one of them begins is done after as many seconds as `begin` says of its arguments."""
 
-    def __init__(self, clock: Clock, takes: Callable[[], float]) -> None:
+    def __init__(self, clock: Clock, threads: int, begin: Callable[..., float]) -> None:
         self._clock = clock
-        self._takes = takes
+        self._free = threads
+        self._begin = begin
+        self._waiting: deque[tuple[Later, tuple[Any, ...]]] = deque()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Later:
-        return Later(self._clock.now + self._takes(), lambda: fn(*args, **kwargs))
+        later = Later(lambda: fn(*args, **kwargs))
+        self._waiting.append((later, args))
+        self._go_on()
+        return later
+
+    def _go_on(self) -> None:
+        while self._waiting and self._free:
+            later, args = self._waiting.popleft()
+            if later.set_running_or_notify_cancel():
+                self._free -= 1
+                later.at = self._clock.now + self._begin(*args)
+                self._clock.at(later.at, self._done)
+
+    def _done(self) -> None:
+        self._free += 1
+        self._go_on()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Nothing runs on its own."""

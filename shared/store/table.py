@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,6 +17,10 @@ from shared.task import Task
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+
+CALLS_AT_ONCE = 6  # more threads would only take the processor from each other: whoever came first is done first
+TURN_SECONDS = 0.1  # the longest that a call waits for its turn, should those before it take long
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class Table:
     client: "DynamoDBClient"
     name: str
     clock: Clock | None = None
+    turns: Semaphore = field(default_factory=lambda: Semaphore(CALLS_AT_ONCE))
 
     def know_time(self) -> None:
         """See Store.know_time."""
@@ -127,6 +133,7 @@ class Table:
 
     def _guarded(self, call: Callable[..., Any], **arguments: Any) -> Any:
         """The reply; of a condition that does not hold the error itself, which tells what is there."""
+        is_in_turn = self.turns.acquire(timeout=TURN_SECONDS)
         sent_at = self.clock.host() if self.clock else 0
         try:
             reply = call(TableName=self.name, **arguments)
@@ -140,6 +147,9 @@ class Table:
             raise StoreUnavailable(f"DynamoDB: {code}") from error
         except BotoCoreError as error:
             raise StoreUnreachable(f"DynamoDB: {type(error).__name__}: {error}") from error
+        finally:
+            if is_in_turn:
+                self.turns.release()
         self._hear(reply, sent_at)
         return reply
 

@@ -6,21 +6,21 @@ a crash affects no other task. Ticks may overlap: no two claim the same task.
 
 A tick ends when its window is over and its attempts are finished; before that when none is under way and nothing falls
 due within IDLE_SECONDS, or at hand where wake-ups start the next one; at the latest just before the function's time is
-over, when it leaves attempts to their leases.
-A settling that failed is tried again until then, after the attempts themselves have ended.
+over, when it leaves attempts to their leases. A settling that failed is tried again until then.
 """
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Collection
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shared.errors import StoreUnavailable
+from shared.limits import UNLIMITED
 from shared.logs import log
-from shared.queue import Claimed, Run, Which, new_token
+from shared.queue import Run, Which, new_token
+from shared.work.hands import WAIT_SECONDS, Hands
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, report_dropped
 from shared.work.tick_queue import REST_SECONDS, Tally, TickQueue
@@ -30,13 +30,13 @@ Invite: TypeAlias = Callable[[int], None]  # starts so many further ticks; raise
 
 SETTLE_SECONDS = 5.0  # kept back at the end of the function's time for storing and settling
 AT_HAND_SECONDS = 1.0  # where wake-ups start ticks, one waits for no more than this, and looks so often
+GATHER_SECONDS = 0.02  # while threads find work ahead, what has finished meanwhile is settled together
 ALIVE_SECONDS = 2.0  # how long a tick counts as alive, beyond TICK_SECONDS, after it has claimed
 
 
 @dataclass(slots=True)
 class Tick:
-    """One tick over all providers, or those that it was started for; `remaining` tells the seconds that the function
-    has left.
+    """One tick over all providers, or those that it was started for; `remaining` tells the function's seconds left.
 
     `monotonic` tells seconds, `make_pool` makes a pool of so many threads. `gives_way`: it leaves alone what another
     tick serves in time.
@@ -52,8 +52,7 @@ class Tick:
     providers: Collection[str] | None = None
     gives_way: bool = False
     queue: TickQueue = field(init=False)
-    pool: Executor = field(init=False)
-    in_flight: dict[Future[Settlement], Claimed] = field(default_factory=dict)
+    hands: Hands = field(init=False)
     came_back: dict[Which, list[str]] = field(default_factory=lambda: {"once": [], "often": []})
     plenty: set[str] = field(default_factory=set)
     alone: bool = False
@@ -73,13 +72,14 @@ class Tick:
             [name for name in self.parts.providers if self.providers is None or name in self.providers],
             Run(new_token() if settings.wake_queue_url else "", settings.tick_seconds + ALIVE_SECONDS, self.gives_way),
         )
-        self.pool = self.make_pool(settings.parallel_tasks)
+        pool = self.make_pool(settings.parallel_tasks)
+        self.hands = Hands(self.worker, pool, settings.parallel_tasks, self.monotonic)
         try:
             if self.knows_time():
                 self.loop()
             self.leave()
         finally:
-            self.pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
         return self.queue.tally
 
     def knows_time(self) -> bool:
@@ -94,16 +94,18 @@ class Tick:
     def loop(self) -> None:
         while True:
             is_open = self.elapsed() < self.window_seconds
+            if not is_open or self.hands.is_late:
+                self.take_back()
             wait_seconds = self.refill() if is_open else math.inf
             if not is_open:
                 self.queue.rest(self.remaining(), may_stay=False)
-            if self.in_flight:
+            if self.hands.in_flight:
                 self.call_for_help()
                 self.collect(wait_seconds)
-                if self.in_flight and self.remaining() < SETTLE_SECONDS / 2:  # what still runs is left to its lease
-                    for claimed in self.in_flight.values():
-                        self.queue.tally[claimed.hold.task.provider]["abandoned"] += 1
-                    log.error("attempts abandoned", extra={"count": len(self.in_flight)})
+                if self.hands.in_flight and self.remaining() < SETTLE_SECONDS / 2:  # they are left to their leases
+                    for provider, count in self.hands.going().items():
+                        self.queue.tally[provider]["abandoned"] += count
+                    log.error("attempts abandoned", extra={"count": len(self.hands.in_flight)})
                     return
             elif self.queue.unsettled and self.remaining() > SETTLE_SECONDS:
                 self.sleep(min(wait_seconds, REST_SECONDS, self.remaining() - SETTLE_SECONDS))
@@ -123,7 +125,7 @@ class Tick:
             waiting = [one for one in settlements if one.becomes == "waiting"]
             for one in waiting:
                 report_dropped(one, "Redis could not be told")
-            words += [self.pool.submit(self.worker.say_finished, one) for one in waiting]
+            words += [self.hands.pool.submit(self.worker.say_finished, one) for one in waiting]
         if words:
             wait(words, timeout=max(0.0, self.remaining() - SETTLE_SECONDS / 2))
 
@@ -139,11 +141,6 @@ class Tick:
         tick_seconds = self.parts.settings.tick_seconds
         return min(tick_seconds, AT_HAND_SECONDS) if self.queue.run.name else tick_seconds
 
-    @property
-    def free(self) -> int:
-        """How many more attempts may run at once."""
-        return self.parts.settings.parallel_tasks - len(self.in_flight)
-
     def elapsed(self) -> float:
         return self.monotonic() - self.began
 
@@ -155,7 +152,7 @@ class Tick:
             return rest_seconds
         goes_first = any(self.came_back.values()) and self.elapsed() >= self.window_seconds * 2 / 3
         wait_seconds = math.inf if goes_first else self.start_ordinary()
-        if any(self.came_back.values()) and not self.in_flight:
+        if any(self.came_back.values()) and not self.hands.in_flight:
             wait_seconds = min(wait_seconds, self.start_again())
             if goes_first and not self.alone:
                 wait_seconds = min(wait_seconds, self.start_ordinary())
@@ -165,19 +162,21 @@ class Tick:
         """Share the free slots among the providers that have due tasks; the seconds until the next falls due.
 
         The one with the fewest attempts under way comes first, then the one that has had the fewest: they take turns.
-        One for which Redis has not answered comes last, once.
+        One for which Redis has not answered comes last, once. Where none has limits, a few tasks are handed ahead.
         """
-        going, tally = Counter(claimed.hold.task.provider for claimed in self.in_flight.values()), self.queue.tally
+        going, tally = self.hands.going(), self.queue.tally
         last, self.queue.silent = self.queue.silent, ""
-        serves = [provider for provider in tally if provider not in self.queue.left]
+        waits = self.queue.quiet_seconds() if going else {}
+        serves = [provider for provider in tally if provider not in self.queue.left and provider not in waits]
         hungry = sorted(serves, key=lambda one: (one == last, going[one], tally[one]["claimed"]))
-        waits: dict[str, float] = {}
-        while hungry and self.free > 0:
-            share = math.ceil(self.free / len(hungry))
+        limited = any(self.parts.providers[provider].rules.limits != UNLIMITED for provider in hungry)
+        ahead = 0 if limited else self.hands.room_ahead
+        while hungry and self.hands.free + ahead > 0:
+            share = math.ceil((self.hands.free + ahead) / len(hungry))
             for provider in tuple(hungry):
-                if self.free <= 0:
+                if (room := self.hands.free + ahead) <= 0:
                     return 0
-                limit = min(share, self.free)
+                limit = min(share, room)
                 taken, waits[provider] = self.start(provider, limit)
                 (self.plenty.add if taken == limit else self.plenty.discard)(provider)
                 if taken < limit:
@@ -193,9 +192,9 @@ class Tick:
         for which, providers in self.came_back.items():
             for provider in tuple(providers):
                 is_ours = provider not in self.queue.left
-                if is_ours and self.free > 0 and not (which == "often" and self.alone):
+                if is_ours and self.hands.free > 0 and not (which == "often" and self.alone):
                     providers.remove(provider)
-                    taken, seconds = self.start(provider, self.free, which)
+                    taken, seconds = self.start(provider, self.hands.free, which)
                     self.alone = self.alone or taken > 0
                     wait_seconds = min(wait_seconds, seconds)
         return math.inf if self.alone else wait_seconds
@@ -214,24 +213,31 @@ class Tick:
             self.queue.settle(provider, [Settlement(claimed.hold) for claimed in claim.tasks])
             return 0, math.inf
         for claimed in claim.tasks:
-            self.in_flight[self.pool.submit(self.worker.work, claimed, since)] = claimed
+            self.hands.begin(claimed, since)
         return len(claim.tasks), math.inf if claim.wait_seconds is None else claim.wait_seconds
 
     def collect(self, wait_seconds: float) -> None:
         """Wait until an attempt finishes or it is time to look again, then settle what has finished."""
-        look = math.inf if self.alone or self.free <= 0 else min(wait_seconds, self.look_seconds)
+        look = math.inf if self.alone or self.hands.free <= 0 else min(wait_seconds, self.look_seconds)
         if self.queue.unsettled:
             look = min(look, REST_SECONDS)
-        if self.queue.run.name and self.elapsed() < self.window_seconds:  # then it leaves
+        if self.elapsed() < self.window_seconds:  # then it leaves
             look = min(look, self.window_seconds - self.elapsed())
         timeout = max(0.0, min(look, self.remaining() - SETTLE_SECONDS / 2))
-        done, _ = wait(self.in_flight, timeout=timeout, return_when=FIRST_COMPLETED)
-        finished: dict[str, list[Settlement]] = {}
-        for future in done:
-            provider = self.in_flight.pop(future).hold.task.provider
-            finished.setdefault(provider, []).append(future.result())
-        self.alone = self.alone and bool(self.in_flight)
+        if self.hands.has_ahead:
+            timeout = min(timeout, WAIT_SECONDS)
+            self.sleep(min(GATHER_SECONDS, timeout))
+        done, _ = wait(self.hands.in_flight, timeout=timeout, return_when=FIRST_COMPLETED)
+        finished = self.hands.collect(done)
+        self.alone = self.alone and bool(self.hands.in_flight)
         for provider, settlements in finished.items():
+            self.queue.settle(provider, settlements)
+            if self.hands.learn(provider, settlements):
+                self.take_back()
+
+    def take_back(self) -> None:
+        """Give back what was handed ahead and nobody has begun."""
+        for provider, settlements in self.hands.take_back().items():
             self.queue.settle(provider, settlements)
 
     def call_for_help(self) -> None:
@@ -240,8 +246,8 @@ class Tick:
         Counts providers with plenty: one that gave less than was asked of it has no more, or is paused or at a limit.
         """
         elapsed = self.elapsed()
-        finished = sum(tally["claimed"] for tally in self.queue.tally.values()) - len(self.in_flight)
-        if self.invite is None or self.free > 0 or not finished or elapsed < self.look_for_help_at:
+        finished = sum(tally["claimed"] for tally in self.queue.tally.values()) - len(self.hands.in_flight)
+        if self.invite is None or self.hands.free > 0 or not finished or elapsed < self.look_for_help_at:
             return
         self.look_for_help_at = elapsed + self.parts.settings.tick_seconds
         due = self.queue.backlog(self.plenty)

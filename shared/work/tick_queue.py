@@ -21,6 +21,7 @@ lost, abandoned (still running when the time was over), unsettled (no settling w
 that failed)."""
 
 REST_SECONDS = 5.0  # how long a tick leaves Redis or DynamoDB alone that did not answer
+QUIET_SECONDS = 0.5  # a provider that had no more due tasks is not claimed for so long while attempts are under way
 STAY_SECONDS = 0.1  # the least before a run that stays claims again: the last claim gave it nothing
 LEAVE_SECONDS = 7.0  # with less time than this left a run plans no more
 HOPES = 1  # how often in a row a tick with nothing in hand waits for a Redis that did not answer
@@ -46,6 +47,7 @@ class TickQueue:
     left: set[str] = field(default_factory=set)
     silent: str = ""
     silences: int = 0
+    quiet: dict[str, tuple[float, float]] = field(default_factory=dict)  # provider -> claimed when, next due when
     redis_rests_until: float = -math.inf
     store_rests_until: float = -math.inf
 
@@ -90,9 +92,20 @@ class TickQueue:
             return None
         del lost[:1]
         self.silences = 0
+        if which == "ordinary" and len(claim.tasks) < limit:
+            now = self.monotonic()
+            self.quiet[provider] = now, math.inf if claim.wait_seconds is None else now + claim.wait_seconds
         self.tally[provider]["claimed"] += len(claim.tasks)
         self.tally[provider]["expired"] += claim.expired
         return claim
+
+    def quiet_seconds(self) -> dict[str, float]:
+        """The providers that had no more due tasks just now, and in how many seconds the next is due.
+
+        One whose attempt was settled since is none of them: it may have freed what a limit holds back.
+        """
+        now = self.monotonic()
+        return {provider: due - now for provider, (at, due) in self.quiet.items() if now < min(due, at + QUIET_SECONDS)}
 
     def rest(self, remaining: float, *, may_stay: bool) -> float:
         """Leave all providers to the next run, but those for which it stays; the seconds for that, infinite: for none.
@@ -125,6 +138,7 @@ class TickQueue:
 
     def settle(self, provider: str, settlements: list[Settlement]) -> None:
         """Settle these, or keep them for later."""
+        self.quiet.pop(provider, None)
         if any(one.store_away for one in settlements):
             if self.monotonic() >= self.store_rests_until:
                 log.error("claims rest", extra={"reason": "DynamoDB did not answer", "rest_seconds": REST_SECONDS})

@@ -44,7 +44,7 @@ class Worker:
 
     def work(self, claimed: Claimed, since: Instant) -> Settlement:
         """All that is to do for one task, held since then, but to move it in the queue; raises nothing."""
-        turn = Turn(claimed.hold, since, self.keeper.monotonic() + self.parts.settings.attempt_seconds)
+        turn = Turn(claimed.hold, since, since.monotonic + self.parts.settings.attempt_seconds)
         try:
             return self._work(claimed, turn)
         except StoreUnavailable as error:

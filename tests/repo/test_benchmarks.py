@@ -32,6 +32,26 @@ def test_the_benchmark_of_lateness_prints_each_load_and_a_verdict_where_there_ar
     assert len(re.findall(r"\d\.\d\d ≤ [\d.]+ +(?:ok|MISSED)", run.stdout)) == 8
 
 
+@pytest.mark.slow
+@pytest.mark.server
+def test_the_benchmark_of_the_process_function_prints_each_load_with_a_verdict() -> None:
+    server_or_skip("valkey")
+    command = [sys.executable, "-m", "benchmarks.process", "--server", "valkey", "--scale", "0.02"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = run.stdout.splitlines()[1:]
+    assert len(lines) == 6
+    assert len([line for line in lines if re.search(r" x ideal +≤ 1\.0\d +(ok|MISSED)", line)]) == 3
+    assert len([line for line in lines if re.search(r" \d+\.\d\d CPU seconds", line)]) == 3
+
+
+def test_the_page_of_results_is_made_from_what_was_kept() -> None:
+    pages = [ROOT / "benchmarks" / name for name in ("results.md", "results.svg")]
+    before = [page.read_text() for page in pages]
+    subprocess.run([sys.executable, "-m", "benchmarks.results"], cwd=ROOT, check=True)
+    assert [page.read_text() for page in pages] == before
+    assert "| met |" in before[0]
+
+
 @pytest.mark.server
 @pytest.mark.slow
 def test_the_benchmark_of_requests_prints_each_kind_and_what_a_new_task_calls() -> None:

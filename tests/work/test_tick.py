@@ -17,6 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from shared.errors import QueueUnavailable, QueueUnreachable
 from shared.limits import Health, Limits
 from shared.outcome import Pending, Retry
+from shared.provider import Provider
 from shared.queue import Add, Claim, Claimed, End, Settle
 from shared.reasons import Reason
 from shared.record import Record
@@ -151,7 +152,7 @@ class Bed(QueueBackend):
         self,
         worker: Worker,
         *,
-        providers: tuple[str, ...] = ("example",),
+        providers: tuple[str, ...] | dict[str, Provider] = ("example",),
         pool: Callable[[int], Executor] = lambda _: Inline(),
         remaining: Callable[[], float] | None = None,
         invite: Callable[[int], None] | None = None,
@@ -159,9 +160,8 @@ class Bed(QueueBackend):
         **settings: float | str,
     ) -> dict[str, dict[str, int]]:
         """One tick; what counted above 0, for each provider."""
-        parts = parts_of(
-            cast(Store, Trusting()), self.queue, dict.fromkeys(providers, PROVIDER), self.clock, **settings
-        )
+        of = providers if isinstance(providers, dict) else dict.fromkeys(providers, PROVIDER)
+        parts = parts_of(cast(Store, Trusting()), self.queue, of, self.clock, **settings)
         outside = (self.clock.monotonic, self.sleep, pool)
         tally = Tick(parts, worker, remaining or self.remaining, invite, *outside, **woken or {}).run()
         return {provider: dict(+counter) for provider, counter in tally.items()}
@@ -1295,3 +1295,170 @@ def test_a_provider_that_was_left_gives_no_task_that_came_back(woken: Woken, bed
     bed.meanwhile(bed.queue, "rest", before=come)
     assert woken.tick(Doing(), providers=("coin", "example"))["coin"] == {}
     assert bed.bench.parts("coin")["runs"] == {}
+
+
+# --- work handed ahead
+
+
+class Threads(Executor):
+    """So many threads, in the time of a bed; an attempt takes `takes` seconds from when one of them begins it."""
+
+    def __init__(self, bed: Bed, takes: float) -> None:
+        self.bed, self.takes = bed, takes
+        self.threads = self.most_in_hand = 0
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self.going: dict[Future[Any], tuple[float, Any]] = {}
+        bed.patch.setattr("shared.work.tick.wait", self.wait)
+
+    def __call__(self, threads: int) -> Executor:
+        self.threads = threads
+        return self
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: fn(*args, **kwargs)))
+        self.begin()
+        self.most_in_hand = max(self.most_in_hand, len(self.waiting) + len(self.going))
+        return future
+
+    def begin(self) -> None:
+        while self.waiting and len(self.going) < self.threads:
+            future, work = self.waiting.pop(0)
+            if future.set_running_or_notify_cancel():
+                found = work()
+                self.going[future] = self.bed.clock.monotonic() + self.takes, found
+
+    def wait(self, futures: Any, timeout: float, return_when: str) -> tuple[set[Any], set[Any]]:
+        now = self.bed.clock.monotonic()
+        ends = min((at for at, _ in self.going.values()), default=math.inf)
+        self.bed.pass_(max(0.0, min(ends - now, timeout)))
+        done = {one for one, (at, _) in self.going.items() if at <= self.bed.clock.monotonic() + 0.001}
+        for future in done:
+            future.set_result(self.going.pop(future)[1])
+        self.begin()
+        return done, set(futures) - done
+
+
+def provider_of(**limits: Any) -> Provider:
+    return asking.provider(asking.rules("http://127.0.0.1:1", limits=limits))
+
+
+def test_at_speed_a_few_tasks_are_handed_ahead_of_free_threads(bed: Bed) -> None:
+    bed.fill(60)
+    threads = Threads(bed, takes=0.1)
+    assert bed.tick(Doing(), pool=threads, parallel_tasks=4) == {"example": {"claimed": 60, "completed": 60}}
+    assert threads.most_in_hand == 4 + 4  # 40 a second, for a tenth of one
+
+
+def test_nothing_is_handed_ahead_where_attempts_take_long(bed: Bed) -> None:
+    bed.fill(12)
+    threads = Threads(bed, takes=2)
+    assert bed.tick(Doing(), pool=threads, parallel_tasks=4) == {"example": {"claimed": 12, "completed": 12}}
+    assert threads.most_in_hand == 4
+
+
+@pytest.mark.promise("limits", "what counts against a provider's limits is never handed ahead")
+def test_nothing_is_handed_ahead_where_a_provider_has_limits(bed: Bed) -> None:
+    bed.fill(60)
+    threads = Threads(bed, takes=0.1)
+    of = {"example": provider_of(parallel=100)}
+    assert bed.tick(Doing(), pool=threads, parallel_tasks=4, providers=of)["example"]["completed"] == 60
+    assert threads.most_in_hand == 4
+
+
+def test_nothing_that_was_handed_ahead_is_left_in_hand_at_the_end_of_the_window(bed: Bed) -> None:
+    bed.fill(200)
+    worker, threads = Doing(), Threads(bed, takes=0.1)
+    tally = bed.tick(worker, pool=threads, parallel_tasks=4, window_seconds=2.05)["example"]
+    assert threads.most_in_hand > 4
+    assert tally["released"] > 0
+    assert len(worker.begun) == tally["completed"] <= 4 * 21
+    assert bed.state() == dict.fromkeys(bed.state(), ("waiting", 1))
+    assert tally["claimed"] == tally["completed"] + tally["released"]
+
+
+def test_what_waits_for_a_thread_for_a_second_goes_back(bed: Bed) -> None:
+    bed.fill(200)
+    threads = Threads(bed, takes=0.1)
+
+    def work(claimed: Claimed) -> None:
+        threads.takes = 30 if len(worker.begun) == 40 else threads.takes
+
+    worker = Doing(work)
+    began = bed.clock.monotonic()
+    taken_back: list[float] = []
+    settle = bed.queue.settle
+
+    def settled(rows: Any, *arguments: Any) -> Any:
+        if any(not row.attempted and row.becomes == "waiting" for row in rows):
+            taken_back.append(bed.clock.monotonic() - began)
+        return settle(rows, *arguments)
+
+    bed.patch.setattr(bed.queue, "settle", settled)
+    bed.tick(worker, pool=threads, parallel_tasks=4, window_seconds=20)
+    assert taken_back
+    assert taken_back[0] == pytest.approx(1 + 1, abs=0.3)  # a second until all threads hang, and one more
+
+
+def test_an_error_sends_back_what_was_handed_ahead_unasked(bed: Bed) -> None:
+    bed.fill(120)
+    record = Record(generation=1, created_at=0, input={})
+
+    def work(claimed: Claimed) -> Settlement | None:
+        threads.takes = 0.1
+        if len(worker.begun) != 80:
+            return None
+        threads.takes = 0.001  # the others of its time go on
+        outcome = Retry(30, Reason.HTTP, pause_seconds=30)
+        return Settlement(claimed.hold, counts_as="retried", outcome=outcome, record=record, delay_seconds=30)
+
+    worker, threads = Doing(work), Threads(bed, takes=0.1)
+    tally = bed.tick(worker, pool=threads, parallel_tasks=4, idle_seconds=0)["example"]
+    assert tally["released"] > 0
+    assert len(worker.begun) == 80
+
+
+def test_a_provider_without_due_tasks_is_not_claimed_at_each_refill(bed: Bed) -> None:
+    bed.fill(40)
+    claimed: Counter[str] = Counter()
+    claim = bed.queue.claim
+
+    def counted(provider: str, **options: Any) -> Claim:
+        claimed[provider] += 1
+        return claim(provider, **options)
+
+    bed.patch.setattr(bed.queue, "claim", counted)
+    bed.tick(Doing(), pool=Threads(bed, takes=0.1), providers=("example", "idle"), parallel_tasks=2)
+    assert claimed["example"] >= 15
+    assert claimed["idle"] <= 10  # in 2 seconds
+
+
+def test_a_task_that_comes_meanwhile_is_claimed_in_half_a_second(bed: Bed) -> None:
+    bed.fill(120)
+    begun: dict[str, float] = {}
+
+    def work(claimed: Claimed) -> None:
+        begun[claimed.hold.task.name] = bed.clock.monotonic()
+        if len(begun) == 30:
+            bed.seed("new", provider="other")
+
+    bed.tick(Doing(work), pool=Threads(bed, takes=0.1), providers=("example", "other"), parallel_tasks=2)
+    came = list(begun.values())[29]
+    assert begun["new"] - came <= 0.5 + 0.3  # of more than 4 seconds
+
+
+def test_an_attempt_that_ends_makes_room_for_the_providers_next_one_at_once(bed: Bed) -> None:
+    bed.fill(60)
+    for number in range(6):
+        bed.seed(f"limited {number}", provider="limited")
+    begun: dict[str, float] = {}
+
+    def work(claimed: Claimed) -> None:
+        begun[claimed.hold.task.name] = bed.clock.monotonic()
+        threads.takes = 0.1 if claimed.hold.task.provider == "limited" else 0.17
+
+    threads = Threads(bed, takes=0)
+    of = {"example": PROVIDER, "limited": provider_of(parallel=1)}
+    began = bed.clock.monotonic()
+    bed.tick(Doing(work), pool=threads, providers=of, parallel_tasks=4)
+    assert max(at for name, at in begun.items() if name.startswith("limited")) - began <= 1  # not 5 times half a second

@@ -177,6 +177,22 @@ def test_an_error_puts_the_task_back_for_later_and_counts_an_error(desk: Desk, e
     assert (kept(settlement).errors, kept(settlement).attempts) == (1, 1)
 
 
+def test_an_attempts_time_counts_from_when_the_task_was_claimed(desk: Desk) -> None:
+    seconds: list[float] = []
+    attempt = desk.providers["example"].attempt
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        seconds.append(options["seconds"])
+        return attempt(*arguments, **options)
+
+    desk.patch.setattr(desk.providers["example"], "attempt", noted)
+    desk.simulator.say(pending())
+    since = desk.worker.instant()
+    claimed = Claimed(desk.hold(), 0, desk.record().to_text().encode())
+    desk.worker.work(claimed, since._replace(monotonic=since.monotonic - 2))  # it has waited for a thread
+    assert seconds == [pytest.approx(3, abs=0.1)]
+
+
 def test_a_floor_of_zero_puts_it_at_the_end_of_the_queue_at_once(desk: Desk) -> None:
     coin = EXAMPLE | {"polling": {"minDelay": 0, "multiplier": 1, "maxErrors": 1000}}
     desk.providers["example"] = desk.simulator.provider(coin)

@@ -230,6 +230,13 @@ def test_what_is_packed_more_than_once_is_not_unpacked() -> None:
         assert site.calls[0].headers["Accept-Encoding"] == "gzip, deflate"
 
 
+def test_a_calls_own_headers_win_over_ours_however_they_are_spelled() -> None:
+    with Site(Says(200, b"{}")) as site:
+        send(site.url, headers={"user-agent": "acme/1", "ACCEPT": "text/csv"})
+        sent = site.calls[0].headers
+        assert (sent["User-Agent"], sent["Accept"], sent["Accept-Encoding"]) == ("acme/1", "text/csv", "gzip, deflate")
+
+
 def test_the_cap_itself_is_still_an_answer() -> None:
     with Site(lambda seen: Says(200, b"x" * int(seen.query))) as site:
         assert len(send(f"{site.url}/?{MAX_RESPONSE_BYTES}").body) == MAX_RESPONSE_BYTES
