@@ -14,7 +14,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test test-all soak bench lint lint-lua docs validate build invoke-enqueue invoke-process invoke-status preflight deploy clean sam python313 always
+.PHONY: help demo dev test test-all soak bench bench-peers lint lint-lua docs validate build invoke-enqueue invoke-process invoke-status preflight deploy clean sam python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -67,10 +67,33 @@ soak: $(VENV)/ready ## everything at once, broken at random; takes SECONDS=600 a
 	SECONDS=$(SECONDS) SEED=$(SEED) $(VENV)/bin/python -m tests.soak
 
 # Each in processes of its own; what is to be kept goes into benchmarks/results.md.
-bench: $(VENV)/ready ## what it costs, each figure beside its target: two minutes, on a machine with nothing else to do
+bench: $(VENV)/ready ## what it costs, each figure beside its target: some minutes, on a machine with nothing else to do
 	$(VENV)/bin/python -m benchmarks.process --keep
 	$(VENV)/bin/python -m benchmarks.queue --keep
+	$(VENV)/bin/python -m benchmarks.enqueue --keep
+	$(VENV)/bin/python -m benchmarks.cold_start --keep
 	$(VENV)/bin/python -m benchmarks.lateness --scale 0.5 --keep
+
+# Peers that a benchmark measures beside Meanwhile, each in an environment of its own; one that cannot be installed is skipped.
+PEERS = .venv-peers
+bench-peers: $(VENV)/ready ## what others take for the same work: taskiq, arq, dramatiq, BullMQ
+	@for peer in taskiq arq dramatiq bullmq; do $(MAKE) -s --no-print-directory $(PEERS)/$$peer/ready || echo "$$peer was not installed"; done
+	$(VENV)/bin/python -m benchmarks.peers --environments $(PEERS) $(BENCH)
+
+# Options of a benchmark, such as BENCH="--rounds 5 --keep".
+BENCH ?=
+
+$(PEERS)/bullmq/ready: benchmarks/peers/bullmq/package-lock.json
+	rm -rf $(@D) && mkdir -p $(@D)
+	cp $(<D)/*.json $(@D)
+	cd $(@D) && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+$(PEERS)/%/ready: benchmarks/peers/%.txt
+	rm -rf $(@D)
+	$(VENV)/bin/python -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
 
 lint: $(VENV)/ready lint-lua ## ruff, mypy, import-linter, luacheck
 	$(VENV)/bin/ruff check .

@@ -142,6 +142,7 @@ def surroundings(server: RedisServer) -> Iterator[dict[str, str]]:
     ):
         Path(folder, f"{PROVIDER}.json").write_text(json.dumps(provider_file(provider.url)))
         there = {"REDIS_URL": server.url, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "PROVIDERS_DIR": folder}
+        there |= {"PROVIDER_URL": provider.url}
         yield SETTINGS | POWERTOOLS | DUMMY_CREDENTIALS | there
 
 

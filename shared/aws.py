@@ -4,9 +4,9 @@ import os
 from functools import cache
 from typing import Any, Literal
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import get_session
 
 from shared.codec import Json, dumps
 from shared.errors import SecretUnavailable
@@ -24,11 +24,12 @@ def client(
 ) -> Any:
     """A client of a session of its own, so that any thread may make it, for as many calls at once.
 
-    Somebody waits for each call, a user or a task whose lease runs: an answer or an error comes within 4 seconds.
+    Somebody waits for each call, a user or a task whose lease runs: an answer or an error comes within 4 seconds. It
+    is botocore's own: boto3 adds nothing to it, and would have every start load its transfers to S3.
     """
     options = _OF_SERVICE.get(service, {})
     config = prompt(tries, max_pool_connections=connections, **options)
-    made = boto3.session.Session().client(service, config=config)
+    made = get_session().create_client(service, config=config)
     made.meta.events.register_first(f"needs-retry.{service}", _forget_pause)
     return made
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from shared import aws
@@ -18,6 +19,11 @@ MARKER = "s3cr3t-marker"
 def mocked(environment: None) -> Iterator[None]:
     with mock_aws():
         yield
+
+
+def test_what_is_wrong_with_a_call_is_left_to_the_service(mocked: None) -> None:
+    with pytest.raises(ClientError):  # else it would be ParamValidationError
+        aws.client("dynamodb").get_item(TableName="", Key={"task_id": {"S": "a"}})
 
 
 def test_secrets_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

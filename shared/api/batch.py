@@ -1,6 +1,6 @@
 """Many requests in one call: each is answered by itself, while they share the round trips and the waiting."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -9,12 +9,14 @@ from shared.api.enqueue import Begun, Enqueuer
 from shared.api.request import TaskRequest
 from shared.bounds import BOUNDS
 from shared.codec import Json, carried
-from shared.errors import Problem, Unavailable
-from shared.store import digest
+from shared.errors import Problem, StoreUnavailable, Unavailable
+from shared.store import Item, digest
+from shared.task import Task
 
 MAX_RESULTS_BYTES = BOUNDS["results"].most  # as Lambda carries them; the rest of its 6 MB is for those with no room
 ACCEPTED_AT_ONCE = 8  # each thread opens a connection to DynamoDB, which takes more processor time than the calls
 ACCEPT_SECONDS = 10.0  # a request needs no more from the beginning of its generation to its answer without an attempt
+_NO_TIME = Unavailable("no time was left for this one; nothing was accepted, ask again")
 NAMING = ("task_id", "provider", "name", "status")
 
 
@@ -36,19 +38,26 @@ def answer(enqueuer: Enqueuer, requests: Sequence[TaskRequest | Problem], remain
 
 
 def _serve(enqueuer: Enqueuer, requests: Sequence[TaskRequest], remaining: Callable[[], float]) -> list[Answer]:
+    if remaining() < ACCEPT_SECONDS:
+        return [problem(_NO_TIME)] * len(requests)
+    parts, tasks = enqueuer.parts, {request.task for request in requests}
+    try:
+        read = parts.store.get_many(tasks, parts.clock())
+    except StoreUnavailable as error:
+        return [problem(error, tasks=len(tasks))] * len(requests)
     with ThreadPoolExecutor(ACCEPTED_AT_ONCE) as threads:
-        accepted = list(threads.map(lambda request: _accept(enqueuer, request, remaining()), requests))
+        accepted = list(threads.map(lambda request: _accept(enqueuer, request, read, remaining()), requests))
     begun = [one for one in accepted if isinstance(one, Begun)]
     with ThreadPoolExecutor(max(1, len(begun))) as threads:
         served = iter(enqueuer.serve(begun, remaining, threads.map))
     return [next(served) if isinstance(one, Begun) else one for one in accepted]
 
 
-def _accept(enqueuer: Enqueuer, request: TaskRequest, left: float) -> Answer | Begun:
+def _accept(enqueuer: Enqueuer, request: TaskRequest, read: Mapping[Task, Item | None], left: float) -> Answer | Begun:
     if left < ACCEPT_SECONDS:
-        return problem(Unavailable("no time was left for this one; nothing was accepted, ask again"))
+        return problem(_NO_TIME)
     try:
-        return enqueuer.accept(request)
+        return enqueuer.accept(request, read)
     except Exception as error:  # noqa: BLE001 (it is reported)
         return problem(error, task=request.task.id)
 

@@ -4,7 +4,7 @@ The order of these steps closes every gap: a crash at any point leaves either no
 DynamoDB nothing is accepted (503); without Redis the request is accepted all the same, and reconcile queues its task.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shared.api import view
@@ -18,6 +18,7 @@ from shared.provider import Provider
 from shared.queue import Added, Hold, Place, new_token, without_redis
 from shared.record import Record
 from shared.store import CALL_SECONDS, Item, digest
+from shared.task import Task
 from shared.work.keeper import add_of, record_of
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, report, report_dropped, settle_and_look
@@ -71,17 +72,19 @@ class Enqueuer:
         begun = self.accept(request)
         return begun if isinstance(begun, Answer) else self.serve([begun], remaining)[0]
 
-    def accept(self, request: TaskRequest) -> Answer | Begun:
+    def accept(self, request: TaskRequest, read: Mapping[Task, Item | None] | None = None) -> Answer | Begun:
         """The answer from what is stored, or the generation that was begun or is in progress, for `serve`.
 
-        Raises as `answer` does.
+        `read` has items that were read a moment ago: if another request was faster, looking again finds it out. Raises
+        as `answer` does.
         """
         task = request.task
         provider = view.provider_of(self.parts, task)
         if request.notify and request.notify.partition(":")[0] not in self.parts.settings.notify:
             raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
-        for _ in range(ROUNDS):
-            item = self.parts.mended(task)  # 1. get
+        for round_ in range(ROUNDS):
+            is_read = round_ == 0 and read is not None and task in read
+            item = read[task] if read and is_read else self.parts.mended(task)  # 1. get
             if item and (known := self._known(request, provider, item)):
                 if request.notify is None or self._is_told(request.notify, item):
                     return known
@@ -111,8 +114,12 @@ class Enqueuer:
         self._settle([one for one in tried if one.settlement])  # 6. settle
         if all(one.added for one in ours):  # else Redis is away
             self._look([one for one in begun if one.is_in_progress])
-        applied = {one: one.prefers.applied for one in ours}
-        return [replace(self._answer(one), preference_applied=applied.get(one)) for one in begun]  # 7. answer
+        applied = {one: one.prefers.applied for one in ours if one.prefers.applied}
+        answers = [self._answer(one) for one in begun]  # 7. answer
+        return [  # made anew, a large body is written anew
+            replace(answer, preference_applied=applied[one]) if one in applied else answer
+            for one, answer in zip(begun, answers, strict=True)
+        ]
 
     def _look(self, begun: Sequence[Begun]) -> None:
         for one, place in zip(begun, view.places_of(self.parts, [one.item for one in begun]), strict=True):

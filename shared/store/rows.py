@@ -72,6 +72,22 @@ def inflated(body: bytes) -> bytes:
     raise ValueError("the compressed text is cut, too long, or not alone")
 
 
+def wired(value: Any) -> dict[str, Any]:
+    """A value in DynamoDB's wire form, of the kinds that an item has. Raises ValueError for any other."""
+    match value:
+        case str():
+            return {"S": value}
+        case int():
+            return {"N": str(value)}
+        case bytes():
+            return {"B": value}
+        case set() if value and all(isinstance(one, str) for one in value):
+            return {"SS": sorted(value)}
+        case dict():
+            return {"M": {name: wired(one) for name, one in value.items()}}
+    raise ValueError(f"no attribute is {type(value).__name__}")
+
+
 def _each(attributes: Attributes, names: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
     """These attributes, as far as they can be read, and the names of the others."""
     known: dict[str, Any] = {}

@@ -1,18 +1,18 @@
 """The table in DynamoDB: what it answers as attributes, and its errors as ours, StoreUnavailable above all."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.errors import StoreTooLarge, StoreUnavailable, StoreUnreachable
+from shared.errors import ItemUnreadable, StoreTooLarge, StoreUnavailable, StoreUnreachable
 from shared.store.clock import Clock
 from shared.store.item import Item
-from shared.store.rows import parse
+from shared.store.rows import Attributes, parse, wired
 from shared.task import Task
 
 if TYPE_CHECKING:
@@ -51,6 +51,19 @@ class Table:
         """A task's item, read consistently; None if there is none. Raises ItemUnreadable, as all that read one do."""
         return parse(self.attributes(task))
 
+    def get_many(self, tasks: Collection[Task]) -> dict[Task, Item | None]:
+        """The same of up to 100 tasks by one call, but of those that it had no room for, and of damaged items."""
+        keys = [{"task_id": {"S": task.id}} for task in tasks]
+        reply = self._guarded(self._batch_get_item, Keys=keys, ConsistentRead=True)
+        left_out = [key["task_id"]["S"] for key in reply["UnprocessedKeys"].get(self.name, {}).get("Keys", ())]
+        there = {one["task_id"]["S"]: one for one in reply["Responses"].get(self.name, ())}
+        found: dict[Task, Item | None] = {}
+        for task in tasks:
+            if task.id not in left_out:
+                with suppress(ItemUnreadable):
+                    found[task] = parse(there.get(task.id))
+        return found
+
     def attributes(self, task: Task) -> dict[str, Any]:
         """The same as it stands there, in DynamoDB's wire form; empty if there is none."""
         key = {"task_id": {"S": task.id}}
@@ -58,12 +71,19 @@ class Table:
         return item
 
     def update(
-        self, task: Task, expression: str, condition: str, values: dict[str, Any], *, read_back: bool
+        self,
+        task: Task,
+        expression: str,
+        condition: str,
+        values: dict[str, Any],
+        *,
+        read_back: bool,
+        seen: Attributes | None = None,
     ) -> Item | Superseded | None:
         """One write; Superseded if the condition does not hold, else, if it is to be `read_back`, the item as it is.
 
-        In both texts `#name` is an attribute's name, and `:name` one of the values. Raises StoreTooLarge where the
-        item would be larger than one may be.
+        In both texts `#name` is an attribute's name, and `:name` one of the values, or of those `seen` in an item.
+        Raises StoreTooLarge where the item would be larger than one may be.
         """
         try:
             reply = self._guarded(
@@ -72,7 +92,7 @@ class Table:
                 UpdateExpression=expression,
                 ConditionExpression=condition,
                 ExpressionAttributeNames={f"#{one}": one for one in re.findall(r"#(\w+)", f"{expression} {condition}")},
-                ExpressionAttributeValues=_wired(values),
+                ExpressionAttributeValues=_wired(values) | dict(seen or {}),
                 ReturnValues="ALL_NEW" if read_back else "NONE",
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
@@ -107,6 +127,10 @@ class Table:
                 return
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
+    def _batch_get_item(self, TableName: str, **of_table: Any) -> Any:  # noqa: N803
+        tables: Any = {TableName: of_table}
+        return self.client.batch_get_item(RequestItems=tables)
+
     def _guarded(self, call: Callable[..., Any], **arguments: Any) -> Any:
         """The reply; of a condition that does not hold the error itself, which tells what is there."""
         is_in_turn = self.turns.acquire(timeout=TURN_SECONDS)
@@ -134,13 +158,12 @@ class Table:
             self.clock.hear(reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}), sent_at)
 
 
-def unchanged(attributes: dict[str, Any], names: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """The condition that these attributes of an item are still as they stand there, and the values that it needs."""
-    there = {name: TypeDeserializer().deserialize(attributes[name]) for name in names if name in attributes}
-    same = (f"#{name} = :seen_{name}" if name in there else f"attribute_not_exists(#{name})" for name in names)
-    return " AND ".join(same), {f"seen_{name}": value for name, value in there.items()}
+def unchanged(attributes: Attributes, names: Sequence[str]) -> tuple[str, Attributes]:
+    """The condition that these attributes of an item are still as they stand there, and what must be `seen` there."""
+    same = (f"#{name} = :seen_{name}" if name in attributes else f"attribute_not_exists(#{name})" for name in names)
+    return " AND ".join(same), {f":seen_{name}": attributes[name] for name in names if name in attributes}
 
 
 def _wired(values: dict[str, Any]) -> dict[str, Any]:
     """An expression's values in DynamoDB's wire form."""
-    return {f":{name}": TypeSerializer().serialize(value) for name, value in values.items()}
+    return {f":{name}": wired(value) for name, value in values.items()}

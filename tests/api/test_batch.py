@@ -18,6 +18,7 @@ from shared.store import Item
 from shared.task import Task
 from shared.work.turn import Turn
 from tests.support.backend import Backend
+from tests.support.damage import damage_item
 from tests.support.front import Front
 from tests.support.simulator import DONE, EXAMPLE, JOB, WHOLE, Simulator, completed, pending, refused
 from tests.support.waker import Waker
@@ -79,16 +80,53 @@ def test_first_attempts_run_at_the_same_time(front: Front) -> None:
     assert front.threads == [ACCEPTED_AT_ONCE, MAX_BATCH]
 
 
-def test_dynamodb_is_asked_about_several_requests_at_the_same_time(front: Front) -> None:
-    together, get = threading.Barrier(ACCEPTED_AT_ONCE), front.store.get
+def test_dynamodb_is_read_once_for_all_and_written_to_for_several_at_the_same_time(front: Front) -> None:
+    together, begin = threading.Barrier(ACCEPTED_AT_ONCE), front.store.begin
 
-    def meeting(task: Task, now: int) -> Any:
+    def meeting(*arguments: Any, **options: Any) -> Any:
         together.wait(WAIT_SECONDS)
-        return get(task, now)
+        return begin(*arguments, **options)
 
-    front.patch.setattr(front.store, "get", meeting)
+    front.patch.setattr(front.store, "begin", meeting)
+    front.dynamodb.calls.clear()
     results = front.results(*(request(f"t{i}", "accepting") for i in range(ACCEPTED_AT_ONCE)))
     assert statuses(results) == [202] * ACCEPTED_AT_ONCE
+    assert front.dynamodb.calls == ["BatchGetItem"] + ["UpdateItem"] * ACCEPTED_AT_ONCE
+
+
+def test_what_one_read_leaves_out_is_read_by_itself(front: Front) -> None:
+    front.simulator.say(DONE)
+    front.results(request("done"))
+    front.patch.setattr(front.store, "get_many", lambda tasks, now: {Task("example", "new"): None})
+    front.dynamodb.calls.clear()
+    results = front.results(request("done"), request("new"))
+    assert statuses(results) == [200, 200]
+    assert [result["body"]["deduplicated"] for result in results] == [True, False]
+    assert front.dynamodb.calls.count("GetItem") == 1
+
+
+def test_whoever_was_faster_than_a_batch_since_it_read_has_begun_the_task(front: Front) -> None:
+    front.meanwhile(front.store, "get_many", after=lambda: front.ask("a"))
+    results = front.results(request("a"), request("b"))
+    assert statuses(results) == [202, 202]
+    assert [result["body"]["deduplicated"] for result in results] == [True, False]
+    assert front.simulator.calls("a") == ["GET /example"]
+
+
+def test_an_item_that_is_damaged_is_cancelled_and_begun_anew_as_without_a_batch(front: Front) -> None:
+    [begun, _] = front.results(request("a"), request("b"))
+    damage_item(front.dynamodb_client, Task("example", "a"), "group a map")
+    results = front.results(request("a"), request("b"))
+    assert [result["body"]["deduplicated"] for result in results] == [False, True]
+    assert results[0]["body"]["generation"] > begun["body"]["generation"]
+
+
+def test_without_dynamodb_nothing_is_accepted_after_one_call(front: Front, caplog: pytest.LogCaptureFixture) -> None:
+    front.dynamodb.away = {"BatchGetItem", "GetItem", "UpdateItem"}
+    results = front.results(*(request(f"t{number}") for number in range(50)))
+    assert statuses(results) == [503] * 50
+    assert front.dynamodb.calls == ["BatchGetItem"]
+    assert [line.message for line in caplog.records] == ["store unavailable"]
 
 
 def test_redis_is_called_once_for_each_provider_and_verb(front: Front) -> None:
@@ -110,11 +148,18 @@ def test_a_batch_is_held_to_its_providers_limits(front: Front) -> None:
 
 def test_with_little_time_left_it_accepts_without_asking_and_then_nothing_more(front: Front) -> None:
     front.patch.setattr(front, "pool", lambda _: ThreadPoolExecutor(1))
-    left = iter((25, ACCEPT_SECONDS, ACCEPT_SECONDS - 0.1))
+    left = iter((25, 25, ACCEPT_SECONDS, ACCEPT_SECONDS - 0.1))
     results = front.results(request("a"), request("b"), request("c"), remaining=lambda: next(left, 5))
     assert statuses(results) == [202, 202, 503]
     assert front.simulator.asked == []
     assert front.state().keys() == {"a", "b"}
+
+
+def test_with_no_time_left_for_any_it_does_not_even_read(front: Front) -> None:
+    front.dynamodb.calls.clear()
+    results = front.results(request("a"), request("b"), remaining=lambda: ACCEPT_SECONDS - 0.1)
+    assert statuses(results) == [503, 503]
+    assert front.dynamodb.calls == []
 
 
 def test_a_preference_of_the_call_is_that_of_each_request(front: Front) -> None:
@@ -139,17 +184,17 @@ def test_a_fault_of_one_request_is_its_own(front: Front) -> None:
 
 
 def test_an_outage_of_the_store_in_one_request_harms_no_other(front: Front, caplog: pytest.LogCaptureFixture) -> None:
-    get = front.store.get
+    begin = front.store.begin
 
-    def failing(task: Task, now: int) -> Any:
+    def failing(task: Task, *arguments: Any, **options: Any) -> Any:
         if task.name == "b":
-            front.dynamodb.away = {"GetItem"}
+            front.dynamodb.away = {"UpdateItem"}
         try:
-            return get(task, now)
+            return begin(task, *arguments, **options)
         finally:
             front.dynamodb.away = set()
 
-    front.patch.setattr(front.store, "get", failing)
+    front.patch.setattr(front.store, "begin", failing)
     front.patch.setattr(front, "pool", lambda _: ThreadPoolExecutor(1))  # one outage, not everybody's
     with caplog.at_level(logging.ERROR):
         results = front.results(request("a"), request("b"), request("c"))
@@ -159,12 +204,12 @@ def test_an_outage_of_the_store_in_one_request_harms_no_other(front: Front, capl
 
 
 def test_a_fault_of_our_own_before_an_attempt_harms_no_other(front: Front, caplog: pytest.LogCaptureFixture) -> None:
-    get = front.store.get
+    begin = front.store.begin
 
-    def broken(task: Task, now: int) -> Any:
-        return 1 / 0 if task.name == "b" else get(task, now)
+    def broken(task: Task, *arguments: Any, **options: Any) -> Any:
+        return 1 / 0 if task.name == "b" else begin(task, *arguments, **options)
 
-    front.patch.setattr(front.store, "get", broken)
+    front.patch.setattr(front.store, "begin", broken)
     results = front.results(request("a"), request("b"), request("c"))
     assert statuses(results) == [202, 500, 202]
     assert "ZeroDivisionError" in caplog.text

@@ -12,11 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import boto3
 import pytest
 from botocore import endpoint
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError, ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
+from botocore.session import get_session
 from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 
 from local import sam_template
@@ -130,7 +130,9 @@ def wire(monkeypatch: pytest.MonkeyPatch, dynamodb: "DynamoDBClient") -> Iterato
 @cache
 def session() -> Any:
     """One for all: it has read what is known of the services."""
-    return boto3.session.Session(region_name="us-east-1", aws_access_key_id="testing", aws_secret_access_key="testing")
+    made = get_session()
+    made.set_credentials("testing", "testing")
+    return made
 
 
 @dataclass(repr=False)
@@ -179,7 +181,7 @@ def cloud(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, simulator: Simulator, backend: Backend, s3: Any, wire: Wire
 ) -> Cloud:
     known = session()
-    monkeypatch.setattr(boto3.session, "Session", lambda: known)
+    monkeypatch.setattr(aws, "get_session", lambda: known)
     monkeypatch.setenv("TABLE_NAME", TABLE)
     monkeypatch.setenv("SPILL_BUCKET", BUCKET)
     deployed = replace(backend, dynamodb_client=aws.client("dynamodb", 30))

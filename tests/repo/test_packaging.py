@@ -89,7 +89,7 @@ def test_each_development_dependency_is_imported_by_tests_or_the_local_stack(nam
 
 
 def test_shipped_code_imports_nothing_that_lambda_will_not_have() -> None:
-    there = {"redis", "requests", "aws_lambda_powertools", "jmespath", "msgspec", "urllib3", "boto3", "botocore"}
+    there = {"redis", "requests", "aws_lambda_powertools", "jmespath", "msgspec", "urllib3", "botocore"}
     types_only = {"mypy_boto3_dynamodb"}
     assert foreign(*SHIPPED) - there - types_only == set()
 

@@ -353,6 +353,7 @@ OBJECTS = {"Fn::Sub": "${SpillBucket.Arn}/*"}
         (
             "EnqueueFunction",
             [
+                ("dynamodb:BatchGetItem", TABLE),
                 ("dynamodb:GetItem", TABLE),
                 ("dynamodb:UpdateItem", TABLE),
                 ("s3:GetObject", OBJECTS),

@@ -39,6 +39,8 @@ SHARE = 0.03
 KILLED = 0.06
 """Of the writes, those after which whoever wrote dies: where what is stored and what Redis holds differ."""
 
+OPERATIONS = ("GetItem", "BatchGetItem", "UpdateItem", "PutItem", "DeleteItem", "Query")
+
 
 class Recorded:
     """moto behind a journal."""
@@ -53,7 +55,7 @@ class Recorded:
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         operation = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")[2]
         worker = re.search(r"app/(\d+)-(\w+)", environ.get("HTTP_USER_AGENT", ""))
-        if worker is None or operation not in ("GetItem", "UpdateItem", "PutItem", "DeleteItem", "Query"):
+        if worker is None or operation not in OPERATIONS:
             with self._lock:
                 return self._application(environ, start_response)
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))

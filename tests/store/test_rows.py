@@ -11,7 +11,7 @@ from shared.errors import ItemUnreadable
 from shared.record import Record
 from shared.store import Store, Table, rows
 from shared.store.item import MAX_TEXT_BYTES, digest
-from shared.store.rows import inflated, parse, parse_row, read
+from shared.store.rows import inflated, parse, parse_row, read, wired
 from shared.task import Task
 from shared.work.keeper import record_of
 from tests.conftest import RETENTION_SECONDS, TABLE
@@ -45,6 +45,19 @@ def test_attributes_that_a_later_version_may_write_are_let_be() -> None:
     assert parse(ATTRIBUTES | {"later": {"L": []}, "submitted_at": {"S": "not ours"}}) == parse(ATTRIBUTES)
     assert parse(ATTRIBUTES | {"data": {"M": POINTER}})
     assert parse(ATTRIBUTES | {"attempt": {"M": {"resubmits": {"N": "1"}, "later": {"S": ""}}}})
+
+
+def test_values_are_written_as_dynamodb_wants_them() -> None:
+    values = {"S": "é", "N": "253402300799999", "B": b"\x1f\x8b"}
+    assert [wired("é"), wired(253_402_300_799_999), wired(b"\x1f\x8b")] == [{name: values[name]} for name in values]
+    assert wired({"b", "a"}) == {"SS": ["a", "b"]}
+    assert wired({"resubmits": 1, "submitted_at": 2}) == {"M": {"resubmits": {"N": "1"}, "submitted_at": {"N": "2"}}}
+
+
+@pytest.mark.parametrize("value", [None, 1.5, [], set(), {1}, {"a": None}])
+def test_a_value_of_no_kind_that_an_item_has_is_not_written(value: Any) -> None:
+    with pytest.raises(ValueError, match="no attribute is"):
+        wired(value)
 
 
 @pytest.fixture

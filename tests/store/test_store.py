@@ -26,6 +26,7 @@ from shared.store.item import GZIP_ABOVE_BYTES, MAX_NOTIFY, MAX_VALUE_BYTES, dig
 from shared.task import Task
 from tests.conftest import RETENTION_SECONDS, TABLE
 from tests.support.clock import Clock
+from tests.support.damage import damage_item
 from tests.support.memory_store import MemoryStore
 
 if TYPE_CHECKING:
@@ -501,6 +502,34 @@ def test_a_copy_of_the_double_goes_its_own_way(clock: Clock) -> None:
 
 
 # --- consistency and threads
+
+
+def test_many_are_read_by_one_consistent_call_and_each_is_as_if_it_was_read_by_itself(
+    real: Store, clock: Clock, dynamodb: "DynamoDBClient"
+) -> None:
+    tasks = [Task("example", name) for name in ("open", "expired", "damaged", "absent")]
+    begun = [begin(real, clock, task) for task in tasks[:3]]
+    real.cancel(tasks[1], begun[1].generation, clock())
+    damage_item(dynamodb, tasks[2], "group a map")
+    clock.advance(RETENTION_SECONDS + 1)
+    asked: list[Any] = []
+    dynamodb.meta.events.register("before-parameter-build.dynamodb", lambda params, **_: asked.append(params))
+    found = real.get_many(tasks, clock())
+    [call] = asked
+    assert call["RequestItems"][TABLE]["ConsistentRead"] is True
+    assert found == {task: real.get(task, clock()) for task in (tasks[0], tasks[1], tasks[3])}
+    assert [one and one.status for one in found.values()] == ["pending", None, None]
+
+
+def test_what_a_read_of_many_has_no_room_for_is_left_out(real: Store, clock: Clock, dynamodb: "DynamoDBClient") -> None:
+    here, later = Task("example", "here"), Task("example", "later")
+    begin(real, clock, here)
+
+    def full(parsed: Any, **_: Any) -> None:
+        parsed["UnprocessedKeys"] = {TABLE: {"Keys": [{"task_id": {"S": later.id}}], "ConsistentRead": True}}
+
+    dynamodb.meta.events.register("after-call.dynamodb.BatchGetItem", full)
+    assert real.get_many([here, later], clock()) == {here: real.get(here, clock())}
 
 
 def test_get_reads_consistently_and_writes_ask_for_what_stands_there(
