@@ -39,9 +39,10 @@ class WakeUps:
         """Start a run for a provider in so many seconds, rounded up; raises nothing, and takes 2 seconds at most."""
         if not self.is_open:
             return
-        delay, began = min(math.ceil(seconds), LONGEST_SECONDS), self._monotonic()
+        delay = min(math.ceil(seconds), LONGEST_SECONDS)
         try:
             self._client = self._client or self._make_client()
+            began = self._monotonic()  # to make a client takes long on a small function, and says nothing of SQS
             self._client.send_message(QueueUrl=self._url, MessageBody=provider, DelaySeconds=delay)
         except (BotoCoreError, ClientError, ValueError) as error:  # a ValueError: an endpoint that is no URL
             reason = str(error)

@@ -80,6 +80,16 @@ def test_the_client_is_made_with_the_first(clock: Clock, client: Client) -> None
     assert len(made) == 1
 
 
+def test_to_make_the_client_may_take_long(clock: Clock, client: Client) -> None:
+    def make() -> Client:
+        clock.advance(0.6)
+        return client
+
+    wake_ups = WakeUps(URL, make, clock.monotonic)
+    wake_ups.send("example", 1)
+    assert wake_ups.is_open
+
+
 def message(body: Any) -> dict[str, Any]:
     return {"messageId": "1", "eventSource": "aws:sqs", "body": body}
 
