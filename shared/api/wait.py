@@ -100,6 +100,8 @@ def _has_changed(before: Sight, sight: Sight) -> bool:
     return moved or _lasting(before.place) != _lasting(sight.place)
 
 
-def _lasting(place: Place | None) -> tuple[bytes | None, bool] | None:
+def _lasting(place: Place | None) -> tuple[bytes | None, bool, bool] | None:
     """What stays as it is while nothing happens; what others leave of the limits comes and goes."""
-    return (place.record, place.held_up == "paused") if place else None
+    if place is None:
+        return None
+    return place.record, place.held_up == "paused", (place.lease_seconds or 0) > 0

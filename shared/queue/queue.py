@@ -88,7 +88,7 @@ class Queue:
     @property
     def wakes(self) -> bool:
         """Whether a run is started when an attempt may begin, as far as is known here; else by schedule alone."""
-        return self._wake is not None and self._wake.is_open
+        return self._wake is not None and self._wake.works
 
     def add(
         self, adds: Sequence[Add], *, token: str, lease_seconds: float = 0, limits: Limits = UNLIMITED
@@ -125,7 +125,7 @@ class Queue:
         Not repeated when the reply is lost: what it took goes back with the next claim that names it as `lost_token`,
         else when the lease expires. Members that are no names, or whose state is junk, are removed and logged once.
         """
-        serves = (run.name, ms(run.alive_seconds), int(run.gives_way))
+        serves = (run.name, ms(run.alive_seconds), run.gives_way)
         arguments = (token, ms(lease_seconds), min(limit, BATCH), which, lost_token, *self._limits(limits), *serves)
         wait_ms, once, often, expired, junk, *rest = self._call("claim", provider, arguments)
         tasks = [
@@ -233,7 +233,8 @@ class Queue:
 
     def _limits(self, limits: Limits) -> tuple[int | float, ...]:
         attempt_ms = 0 if limits.rate_seconds is None else limits.rate_seconds * 1000
-        return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst, int(self.wakes)
+        plans = self._wake is not None and self._wake.is_open
+        return limits.parallel or 0, limits.open_jobs or 0, attempt_ms, limits.burst, int(plans)
 
     def _run(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...] = ()) -> list[Any]:
         answers: list[Any] = []

@@ -77,15 +77,19 @@ class End(NamedTuple):
     becomes: Literal["buried", "forgotten", "dropped"]
 
 
+Way: TypeAlias = Literal["never", "in time", "always"]
+"""When a run leaves alone a provider that another serves: if nothing there is late, or even so."""
+
+
 class Run(Struct, frozen=True):
     """A run of process that claims: its name, and for how long it is alive after each claim, while anything waits.
 
-    `gives_way`: it leaves alone a provider that another run serves in time.
+    `gives_way`: when it leaves alone a provider that another run serves.
     """
 
     name: str
     alive_seconds: float
-    gives_way: bool = False
+    gives_way: Way = "never"
 
 
 NO_RUN = Run("", 0)
@@ -142,7 +146,11 @@ class Wake(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether it would start one now: else nobody is to count on it."""
+        """Whether it would try to start one now."""
+
+    @property
+    def works(self) -> bool:
+        """Whether one may be counted on, as far as is known: the last was started."""
 
     def send(self, provider: str, seconds: float) -> None:
         """Start one for a provider in so many seconds, if it can; raises nothing."""

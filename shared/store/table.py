@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-CALLS_AT_ONCE = 6  # more threads would only take the processor from each other: whoever came first is done first
+CALLS_AT_ONCE = 6  # more threads would only take the processor from each other
 TURN_SECONDS = 0.1  # the longest that a call waits for its turn, should those before it take long
 
 

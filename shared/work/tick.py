@@ -19,11 +19,11 @@ from typing import TypeAlias
 from shared.errors import StoreUnavailable
 from shared.limits import UNLIMITED
 from shared.logs import log
-from shared.queue import Run, Which, new_token
+from shared.queue import Which
 from shared.work.hands import WAIT_SECONDS, Hands
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, report_dropped
-from shared.work.tick_queue import REST_SECONDS, Tally, TickQueue
+from shared.work.tick_queue import REST_SECONDS, Tally, TickQueue, run_of
 from shared.work.worker import Worker
 
 Invite: TypeAlias = Callable[[int], None]  # starts so many further ticks; raises nothing
@@ -31,7 +31,6 @@ Invite: TypeAlias = Callable[[int], None]  # starts so many further ticks; raise
 SETTLE_SECONDS = 5.0  # kept back at the end of the function's time for storing and settling
 AT_HAND_SECONDS = 1.0  # where wake-ups start ticks, one waits for no more than this, and looks so often
 GATHER_SECONDS = 0.02  # while threads find work ahead, what has finished meanwhile is settled together
-ALIVE_SECONDS = 2.0  # how long a tick counts as alive, beyond TICK_SECONDS, after it has claimed
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ class Tick:
             self.parts,
             self.monotonic,
             [name for name in self.parts.providers if self.providers is None or name in self.providers],
-            Run(new_token() if settings.wake_queue_url else "", settings.tick_seconds + ALIVE_SECONDS, self.gives_way),
+            run_of(settings, gives_way=self.gives_way),
         )
         pool = self.make_pool(settings.parallel_tasks)
         self.hands = Hands(self.worker, pool, settings.parallel_tasks, self.monotonic)
@@ -101,6 +100,7 @@ class Tick:
                 self.queue.rest(self.remaining(), may_stay=False)
             if self.hands.in_flight:
                 self.call_for_help()
+                self.queue.keep_alive()
                 self.collect(wait_seconds)
                 if self.hands.in_flight and self.remaining() < SETTLE_SECONDS / 2:  # they are left to their leases
                     for provider, count in self.hands.going().items():
@@ -132,7 +132,7 @@ class Tick:
     @property
     def idle_seconds(self) -> float:
         """For how long it waits for something to fall due, or for Redis or DynamoDB to answer again."""
-        is_woken = self.queue.run.name and self.queue.rest_seconds <= 0
+        is_woken = self.parts.queue.wakes and self.queue.rest_seconds <= 0
         return AT_HAND_SECONDS if is_woken else self.parts.settings.idle_seconds
 
     @property
@@ -222,7 +222,7 @@ class Tick:
         if self.queue.unsettled:
             look = min(look, REST_SECONDS)
         if self.elapsed() < self.window_seconds:  # then it leaves
-            look = min(look, self.window_seconds - self.elapsed())
+            look = min(look, self.window_seconds - self.elapsed(), self.parts.settings.tick_seconds)
         timeout = max(0.0, min(look, self.remaining() - SETTLE_SECONDS / 2))
         if self.hands.has_ahead:
             timeout = min(timeout, WAIT_SECONDS)

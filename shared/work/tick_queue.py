@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from shared.errors import QueueUnavailable, QueueUnreachable
 from shared.logs import log
-from shared.queue import Claim, Run, Which, new_token
+from shared.queue import Claim, Run, Way, Which, new_token
+from shared.settings import Settings
 from shared.work.parts import Parts
 from shared.work.settle import Settlement, settle
 
@@ -24,7 +25,14 @@ REST_SECONDS = 5.0  # how long a tick leaves Redis or DynamoDB alone that did no
 QUIET_SECONDS = 0.5  # a provider that had no more due tasks is not claimed for so long while attempts are under way
 STAY_SECONDS = 0.1  # the least before a run that stays claims again: the last claim gave it nothing
 LEAVE_SECONDS = 7.0  # with less time than this left a run plans no more
+ALIVE_SECONDS = 2.0  # how long a tick counts as alive, beyond TICK_SECONDS, after it has claimed
 HOPES = 1  # how often in a row a tick with nothing in hand waits for a Redis that did not answer
+
+
+def run_of(settings: Settings, *, gives_way: bool) -> Run:
+    """A tick as others know it, where wake-ups start some. One that is to work alone leaves what another serves."""
+    way: Way = "always" if settings.max_workers == 1 else "in time" if gives_way else "never"
+    return Run(new_token() if settings.wake_queue_url else "", settings.tick_seconds + ALIVE_SECONDS, way)
 
 
 @dataclass(slots=True)
@@ -45,6 +53,7 @@ class TickQueue:
     unsettled: list[tuple[str, list[Settlement]]] = field(default_factory=list)
     lost_tokens: dict[str, list[str]] = field(default_factory=dict)
     left: set[str] = field(default_factory=set)
+    claimed_at: dict[str, float] = field(default_factory=dict)
     silent: str = ""
     silences: int = 0
     quiet: dict[str, tuple[float, float]] = field(default_factory=dict)  # provider -> claimed when, next due when
@@ -91,13 +100,20 @@ class TickQueue:
             self._failed(provider, error)
             return None
         del lost[:1]
-        self.silences = 0
+        self.silences, self.claimed_at[provider] = 0, self.monotonic()
         if which == "ordinary" and len(claim.tasks) < limit:
             now = self.monotonic()
             self.quiet[provider] = now, math.inf if claim.wait_seconds is None else now + claim.wait_seconds
         self.tally[provider]["claimed"] += len(claim.tasks)
         self.tally[provider]["expired"] += claim.expired
         return claim
+
+    def keep_alive(self) -> None:
+        """Say that this run is still there, where it has claimed nothing for long since all its threads are at work."""
+        long_ago = self.monotonic() - self.parts.settings.tick_seconds
+        for provider, at in [*self.claimed_at.items()] if self.run.name else ():
+            if at <= long_ago and provider not in self.left:
+                self.claim(provider, 0, "ordinary")
 
     def quiet_seconds(self) -> dict[str, float]:
         """The providers that had no more due tasks just now, and in how many seconds the next is due.

@@ -29,11 +29,17 @@ class WakeUps:
         self._monotonic = monotonic
         self._client: Any = None
         self._pauses_until = -math.inf
+        self._has_failed = False
 
     @property
     def is_open(self) -> bool:
-        """Whether one would be sent: else nobody is to count on it."""
+        """Whether one would be tried."""
         return self._monotonic() >= self._pauses_until
+
+    @property
+    def works(self) -> bool:
+        """Whether one would go, as far as is known: after a failure not until one has."""
+        return self.is_open and not self._has_failed
 
     def send(self, provider: str, seconds: float) -> None:
         """Start a run for a provider in so many seconds, rounded up; raises nothing, and takes 2 seconds at most."""
@@ -45,8 +51,9 @@ class WakeUps:
             began = self._monotonic()  # to make a client takes long on a small function, and says nothing of SQS
             self._client.send_message(QueueUrl=self._url, MessageBody=provider, DelaySeconds=delay)
         except (BotoCoreError, ClientError, ValueError) as error:  # a ValueError: an endpoint that is no URL
-            reason = str(error)
+            reason, self._has_failed = str(error), True
         else:
+            self._has_failed = False
             if (took := self._monotonic() - began) < SLOW_SECONDS:
                 return
             reason = f"SQS took {took:.1f} seconds"  # a run, or a batch, may have many to send

@@ -200,7 +200,7 @@ def by_the_schedule(front: Front, answer: Answer, seconds: float) -> bool:
 
 @pytest.mark.promise("faults", "a caller is told by when, where no wake-up is to be counted on")
 @AGAIN
-@pytest.mark.parametrize("wake", [None, Waker(lambda *_: None, is_open=False)], ids=["switched off", "not sent"])
+@pytest.mark.parametrize("wake", [None, Waker(lambda *_: None, works=False)], ids=["switched off", "not sent"])
 def test_without_wake_ups_it_is_told_by_when(front: Front, again: Ask, wake: Waker | None) -> None:
     front.queue._wake = wake
     assert by_the_schedule(front, front.ask(), 2)

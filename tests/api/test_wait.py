@@ -201,6 +201,13 @@ def test_an_attempt_between_two_looks_has_changed_what_is_known(line: Line) -> N
     assert (answer.body["schedule"], answer.body["attempts"], line.waited) == ("processing", 1, 3)
 
 
+def test_a_lease_that_ends_has_changed_what_is_known(line: Line) -> None:
+    line.claim()
+    line.after(1.5, lambda: line.bench.rewind(60))
+    answer = line.wait(tag=line.tag())
+    assert (answer.body["schedule"], line.waited) == ("waiting", 2)
+
+
 def test_a_task_that_is_buried_has_ended(line: Line) -> None:
     claimed = line.claim()
 

@@ -11,7 +11,7 @@ import pytest
 from fakeredis.commands_mixins import server_mixin
 
 from shared.limits import UNKNOWN, UNLIMITED, Health, Limits
-from shared.queue import Add, Becomes, Claim, End, Hold, Queue, Run, Settle
+from shared.queue import Add, Becomes, Claim, End, Hold, Queue, Run, Settle, Way
 from shared.queue.values import NO_RUN
 from shared.task import Task
 from tests.support.keys import PROVIDER, Bench
@@ -25,6 +25,9 @@ LIMITS = (UNLIMITED, Limits(open_jobs=9), Limits(parallel=7), Limits(rate_second
 def one_time(monkeypatch: pytest.MonkeyPatch, double: MemoryQueue) -> None:
     """Let the server's time be the double's."""
     monkeypatch.setattr(server_mixin, "time", SimpleNamespace(time=lambda: double.now_ms / 1000))
+
+
+WAYS: tuple[Way, ...] = ("never", "never", "never", "in time", "always")
 
 
 def _note(wakes: list[float], _: str, seconds: float) -> None:
@@ -119,7 +122,7 @@ class Crowd:
         self.both(lambda queue: queue.settle(rows, health, self.limits))
 
     def run(self) -> Run:
-        return Run(f"run {self.random.randint(1, 3)}", 7, self.random.random() < 0.2)
+        return Run(f"run {self.random.randint(1, 3)}", 7, self.random.choice(WAYS))
 
     def rest(self, token: str) -> None:
         run, may_stay, least = self.run(), self.random.random() < 0.5, self.random.choice([0, 5])

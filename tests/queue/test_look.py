@@ -273,3 +273,11 @@ def test_no_attempt_begins_before_the_instant_that_was_told(desk: Desk, seed: in
     early = [name for name, soonest in zip(names, told, strict=True) if begun[name] < soonest - 60]
     assert early == []
     assert min(told) == about(min(begun.values()))
+
+
+def test_no_attempt_is_told_to_be_further_off_than_any_task_may_be_due(desk: Desk) -> None:
+    limits = Limits(rate_seconds=365 * 86_400)
+    for name in "abcd":
+        desk.seed(name, due_seconds=-1)
+    (place,) = desk.queue.look([task("d")], limits=limits)
+    assert place.wait_seconds == 366 * 86_400

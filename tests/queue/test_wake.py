@@ -11,7 +11,7 @@ from tests.support.keys import PROVIDER
 from tests.support.waker import Waker
 
 RUN, OTHER = Run("run", 3.0), Run("other", 3.0)
-SCHEDULED = Run("scheduled", 3.0, gives_way=True)
+SCHEDULED = Run("scheduled", 3.0, gives_way="in time")
 
 
 class Woken(Desk):
@@ -196,9 +196,22 @@ def test_a_run_leaves_without_a_plan_where_another_one_is(woken: Woken) -> None:
     assert (woken.rest(OTHER), woken.taken()) == (None, [30])
 
 
-def test_one_that_has_claimed_nothing_plans_no_sooner_than_that(woken: Woken) -> None:
-    woken.seed("a", due_seconds=2)
-    assert (woken.rest(least_seconds=5), woken.taken()) == (None, [5])
+@pytest.mark.parametrize(("due", "planned"), [(-1, 5), (2, 2)])
+def test_one_that_was_given_nothing_of_what_is_due_plans_no_sooner_than_that(
+    woken: Woken, due: float, planned: float
+) -> None:
+    """Else run after run would find nothing; what falls due later is what it could not be given."""
+    woken.seed("a", due_seconds=due)
+    assert (woken.rest(least_seconds=5), woken.taken()) == (None, [planned])
+
+
+def test_where_one_is_to_work_alone_it_leaves_even_what_another_serves_late(woken: Woken) -> None:
+    woken.seed("a", due_seconds=-60)
+    woken.seed("b", due_seconds=-60)
+    woken.claim(limit=1, run=RUN, token="worker")
+    assert woken.serve(Run("alone", 3.0, gives_way="always")) == []
+    woken.rewind(4)
+    assert woken.serve(Run("alone", 3.0, gives_way="always")) == ["b"]
 
 
 def test_a_pause_beyond_that_counts(woken: Woken) -> None:

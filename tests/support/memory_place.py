@@ -10,6 +10,8 @@ from tests.support.memory_lines import member_of
 from tests.support.memory_parts import Parts
 from tests.support.memory_wake import first_with_job
 
+HORIZON_MS = 366 * 86_400_000
+
 
 def place_of(parts: Parts, name: str, limits: Limits, now_ms: float, *, with_record: bool) -> Place:
     due, lease, state = parts.queue.get(name), None, parts.parsed(name)
@@ -65,4 +67,4 @@ def may_begin(
     for ms, reason in waits:
         if ms > wait_ms:
             wait_ms, why = ms, reason
-    return wait_ms, why
+    return min(wait_ms, HORIZON_MS), why

@@ -115,7 +115,8 @@ class MemoryQueue:
     ) -> Claim:
         parts = self._parts(provider)
         is_late = any(1 <= due <= self.now_ms - STANDS_MS for due in parts.queue.values())
-        if run.gives_way and not is_late and is_served(parts, self.now_ms, but=run.name):
+        gives_way = run.gives_way == "always" or (run.gives_way == "in time" and not is_late)
+        if gives_way and is_served(parts, self.now_ms, but=run.name):
             return Claim((), None, once=False, often=False, expired=0)
         if run.name:
             if parts.queue:
@@ -154,7 +155,7 @@ class MemoryQueue:
         for dead in [name for name, until in parts.runs.items() if until <= self.now_ms]:
             del parts.runs[dead]
         until = parts.runs.pop(run.name, None)
-        wait_ms = max(least_ms, begins_in(parts, limits, self.now_ms))
+        wait_ms = begins_in(parts, limits, self.now_ms, least_ms)
         if may_stay and not is_served(parts, self.now_ms) and wait_ms <= HAND_MS:
             if until is not None:
                 parts.runs[run.name] = until

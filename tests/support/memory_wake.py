@@ -19,7 +19,7 @@ def forget_plans(parts: Parts, now_ms: float) -> None:
         del parts.plans[come]
 
 
-def begins_in(parts: Parts, limits: Limits, now_ms: float) -> float:
+def begins_in(parts: Parts, limits: Limits, now_ms: float, floor_ms: float) -> float:
     """In how many ms an attempt may begin; infinite: nothing waits that may go."""
     if limits.open_jobs is None or len(parts.jobs) < limits.open_jobs:
         dues = [due for due in parts.queue.values() if due > 0]
@@ -28,7 +28,8 @@ def begins_in(parts: Parts, limits: Limits, now_ms: float) -> float:
     if not dues:
         return math.inf
     gate = Pass(parts, limits, now_ms, sum(end > now_ms for end in parts.leases.values()), 1)
-    return max(0, math.ceil(min(dues) - now_ms), 0 if gate.allowed else gate.wait_ms)
+    due_ms = math.ceil(min(dues) - now_ms) if min(dues) > now_ms else floor_ms
+    return max(due_ms, 0 if gate.allowed else gate.wait_ms)
 
 
 def first_with_job(parts: Parts) -> float | None:
@@ -39,10 +40,9 @@ def first_with_job(parts: Parts) -> float | None:
 
 def plan(parts: Parts, limits: Limits, now_ms: float, floor_ms: float = 0) -> float | None:
     """The ms until a message must start a run; None for none."""
-    wait_ms = begins_in(parts, limits, now_ms)
+    wait_ms = begins_in(parts, limits, now_ms, floor_ms)
     if is_served(parts, now_ms) or wait_ms > SOON_MS:
         return None
-    wait_ms = max(wait_ms, floor_ms)
     if any(now_ms - STANDS_MS <= at <= now_ms + wait_ms + NEAR_MS for at in parts.plans.values()):
         return None
     parts.plans[f"{now_ms + wait_ms:.0f}"] = now_ms + wait_ms

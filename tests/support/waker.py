@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 @dataclass
 class Waker:
-    """A Wake; `is_open` as set."""
+    """A Wake; `is_open` and `works` as set."""
 
     send: Callable[[str, float], None]
     is_open: bool = True
+    works: bool = True

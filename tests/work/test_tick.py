@@ -21,12 +21,13 @@ from shared.provider import Provider
 from shared.queue import Add, Claim, Claimed, End, Settle
 from shared.reasons import Reason
 from shared.record import Record
+from shared.settings import Settings
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work.keeper import record_of
 from shared.work.settle import Settlement
 from shared.work.tick import SETTLE_SECONDS, Tick
-from shared.work.tick_queue import REST_SECONDS
+from shared.work.tick_queue import REST_SECONDS, run_of
 from shared.work.turn import Instant
 from shared.work.worker import Worker
 from tests.support import asking
@@ -1227,10 +1228,42 @@ def test_it_serves_those_that_it_was_started_for(woken: Woken, bed: Bed) -> None
     assert bed.state() == {"a": ("waiting", 1)}
 
 
-def test_one_that_finds_nothing_comes_back_no_sooner_than_after_tick_seconds(woken: Woken, bed: Bed) -> None:
+def test_one_that_finds_nothing_due_calls_the_next_for_when_something_is(woken: Woken, bed: Bed) -> None:
     bed.seed("a", due_seconds=2)
     assert woken.tick(Doing()) == {"example": {}}
-    assert woken.wakes == [("example", 5)]
+    assert woken.wakes == [("example", 2)]
+
+
+def test_one_that_cannot_call_the_next_stays_for_what_falls_due_soon(woken: Woken, bed: Bed) -> None:
+    """Else each task would wait for the schedule."""
+    bed.queue._wake = Waker(lambda *_: None, works=False)
+    bed.seed("a", due_seconds=2)
+    assert woken.tick(Doing()) == {"example": {"claimed": 1, "completed": 1}}
+
+
+@pytest.mark.parametrize(("workers", "way"), [(1, "always"), (2, "in time")])
+def test_where_one_is_to_work_alone_a_tick_leaves_whatever_another_serves(workers: int, way: str) -> None:
+    settings = Settings(max_workers=workers, wake_queue_url="https://sqs/wake")
+    assert run_of(settings, gives_way=True).gives_way == way
+
+
+def test_while_all_its_threads_are_at_work_it_says_that_it_is_still_there(woken: Woken, bed: Bed) -> None:
+    """Else others would take it for dead, and another tick would come beside it."""
+    held, alive = bed.seed("a"), list[float]()
+
+    def wait(futures: Any, timeout: float, return_when: str) -> tuple[set[Any], set[Any]]:
+        (until,) = bed.bench.parts()["runs"].values()
+        alive.append(until - bed.bench.keys.now())
+        bed.pass_(timeout)
+        if len(alive) < 4:
+            return set(), set(futures)
+        for future in futures:
+            future.set_result(Settlement(structs.replace(held, token="lost")))
+        return set(futures), set()
+
+    bed.patch.setattr("shared.work.tick.wait", wait)
+    woken.tick(Doing(), pool=lambda _: Together(), parallel_tasks=1, window_seconds=40)
+    assert min(alive) > 6000
 
 
 def test_the_schedules_tick_gives_way_to_another(woken: Woken, bed: Bed) -> None:
@@ -1266,7 +1299,7 @@ def test_at_the_end_of_its_window_it_leaves_though_every_slot_is_taken(woken: Wo
     waits = woken.attempt_for_three_looks("a")
     bed.seed("due", due_seconds=8)
     woken.tick(Doing(), pool=lambda _: Together(), parallel_tasks=1, window_seconds=10)
-    assert waits[0] == 10
+    assert waits[:2] == [5, 5]
     assert ("example", 0) in woken.wakes
 
 

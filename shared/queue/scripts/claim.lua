@@ -12,7 +12,8 @@
 -- ARGV      1 token  2 lease in ms  3 limit, at most 200  4 ordinary | once | often  5 the token without reply, or '';
 --           this one: should the client repeat this call, what the first has taken goes back
 --           6 parallel  7 open jobs  8 ms per attempt  9 burst (0: no limit)  10 '1': messages are sent (see wake)
---           11 run, '' for none  12 for how many ms it is alive  13 '1': it leaves alone what another run serves in time
+--           11 run, '' for none  12 for how many ms it is alive  13 never | in time | always: when it leaves
+--           alone what another run serves
 -- Returns   ms until the next ordinary task may begin (0: perhaps more now, -1: none); whether some are due that came
 --           back once, and more often (1/0); how many leases had expired; names whose state is junk, of which nothing
 --           is left; then for each task: name, generation, turn, came back, record (nil if missing)
@@ -21,13 +22,13 @@ local limit = which == 'often' and 1 or tonumber(ARGV[3])
 local limits = limits_at(6)
 redis.call('ZREM', leases, '') -- the first write is a removal, so that a server at maxmemory still drains
 
-local run, alive_ms, gives_way = ARGV[11], tonumber(ARGV[12]), ARGV[13] == '1'
+local run, alive_ms, gives_way = ARGV[11], tonumber(ARGV[12]), ARGV[13]
 
 -- Whether another run serves this provider, so that nothing is late by more than a plan stands for.
 local function is_in_time()
-  return is_served(run) and redis.call('ZCOUNT', queue, 1, now - STANDS_MS) == 0
+  return redis.call('ZCOUNT', queue, 1, now - STANDS_MS) == 0
 end
-if gives_way and is_in_time() then return { -1, 0, 0, 0, {} } end
+if gives_way ~= 'never' and is_served(run) and (gives_way == 'always' or is_in_time()) then return { -1, 0, 0, 0, {} } end
 if run ~= '' then
   if redis.call('EXISTS', queue) == 1 then redis.call('ZADD', runs, now + alive_ms, run) end
   forget_plans() -- it has come

@@ -51,7 +51,7 @@ local function new_places(limits, with_records)
     if saved < all + 1 then later(math.ceil((all + 1 - saved) * limits.attempt_ms), 'limited') end
     if parallel <= all then later(again_ms, 'limited') end
     if not has_job and slots <= fresh then later(math.max(again_ms, math.ceil(job_ms)), 'limited') end
-    return wait_ms, why
+    return math.min(wait_ms, HORIZON - now), why
   end
 
   return function(name)

@@ -18,8 +18,9 @@ end
 -- Plans whose time has come are none any more for a run that is here.
 local function forget_plans() redis.call('ZREMRANGEBYSCORE', plans, '-inf', now + NEAR_MS) end
 
--- In how many ms an attempt may begin, as far as is known; nil if nothing waits that may go.
-local function begins_in(limits)
+-- In how many ms an attempt may begin, as far as is known; nil if nothing waits that may go. What is due already and was
+-- not given to who asks is not for `floor_ms`, or run after run would find nothing.
+local function begins_in(limits, floor_ms)
   local first
   if limits.open_jobs == 0 or redis.call('SCARD', jobs) < limits.open_jobs then
     first = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
@@ -28,15 +29,15 @@ local function begins_in(limits)
   end
   if not first then return nil end
   local allowed, gate_ms = allowance(limits, redis.call('ZCOUNT', leases, '(' .. now, '+inf'), 1)
-  return math.max(0, math.ceil(first - now), allowed == 0 and gate_ms or 0)
+  local due_ms = math.ceil(first - now)
+  return math.max(due_ms > 0 and due_ms or floor_ms, allowed == 0 and gate_ms or 0)
 end
 
--- The ms until a message must start a run, `floor_ms` at the least; -1 for none: a run is there, or one is planned.
+-- The ms until a message must start a run; -1 for none: a run is there, or one is planned.
 local function plan(limits, floor_ms)
   if not limits.plans or is_served() then return -1 end
-  local wait_ms = begins_in(limits)
+  local wait_ms = begins_in(limits, floor_ms)
   if not wait_ms or wait_ms > SOON_MS then return -1 end
-  wait_ms = math.max(wait_ms, floor_ms)
   if redis.call('ZCOUNT', plans, now - STANDS_MS, now + wait_ms + NEAR_MS) > 0 then return -1 end
   redis.call('ZADD', plans, now + wait_ms, string.format('%.0f', now + wait_ms))
   return wait_ms
