@@ -1,4 +1,4 @@
-"""A server that stands for DynamoDB and SQS, in a process of its own: nobody pays for its work, but each call waits.
+"""A server that stands for DynamoDB and SQS, whose calls each wait a while.
 
 It keeps items and counts calls. Of conditions it knows no more than which generation is pending, of updates no more
 than what requests make of them; all the rest is moto's.
@@ -8,7 +8,6 @@ import asyncio
 import hashlib
 import json
 import re
-import subprocess
 import sys
 import zlib
 from collections import Counter
@@ -17,33 +16,18 @@ from typing import Any
 
 import requests
 
-from local.running import Running
+from benchmarks.aside import Aside, serve
 
 Json = dict[str, Any]
 TARGET = re.compile(rb"\r\nx-amz-target: *\w+\.(\w+)", re.IGNORECASE)
-LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 REFUSED = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
 
 
-class Items(Running):
-    """The server, on a free port of loopback; a context manager. `seconds` is how long an answer takes."""
+class Items(Aside):
+    """The server. `seconds` is how long an answer takes."""
 
     def __init__(self, seconds: float) -> None:
-        self._command = [sys.executable, "-m", "benchmarks.items", str(seconds)]
-        self._process: subprocess.Popen[str] | None = None
-        self.url = ""
-
-    def start(self) -> None:
-        """Returns when it listens."""
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout
-        self.url = f"http://127.0.0.1:{self._process.stdout.readline().strip()}"
-
-    def stop(self) -> None:
-        """Ends it."""
-        if self._process:
-            self._process.communicate()  # the end of its input
-            self._process = None
+        super().__init__("benchmarks.items", str(seconds))
 
 
 def calls(url: str) -> Counter[str]:
@@ -101,35 +85,21 @@ class Kept:
         return 200, {"Attributes": item} if asked["ReturnValues"] == "ALL_NEW" else {}
 
 
-async def serve(seconds: float) -> None:
-    """Answer until the input ends; the port is printed."""
+async def main(seconds: float) -> None:
+    """Serve."""
     kept = Kept()
 
-    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await _head(reader):
-            target, length = TARGET.search(head), LENGTH.search(head)
-            asked = json.loads(await reader.readexactly(int(length[1]))) if length else {}
-            await asyncio.sleep(seconds)
-            status, body = kept.answer(target[1].decode() if target else "", asked)
-            text = json.dumps(body).encode()
-            lines = [f"HTTP/1.1 {status} .", f"Date: {formatdate(usegmt=True)}", f"Content-Length: {len(text)}"]
-            lines += ["Content-Type: application/x-amz-json-1.0", f"x-amz-crc32: {zlib.crc32(text)}", "", ""]
-            writer.write("\r\n".join(lines).encode() + text)
-        writer.close()
+    async def answer(head: bytes, body: bytes) -> bytes:
+        target, asked = TARGET.search(head), json.loads(body or "{}")
+        await asyncio.sleep(seconds)
+        status, told = kept.answer(target[1].decode() if target else "", asked)
+        text = json.dumps(told).encode()
+        lines = [f"HTTP/1.1 {status} .", f"Date: {formatdate(usegmt=True)}", f"Content-Length: {len(text)}"]
+        lines += ["Content-Type: application/x-amz-json-1.0", f"x-amz-crc32: {zlib.crc32(text)}", "", ""]
+        return "\r\n".join(lines).encode() + text
 
-    server = await asyncio.start_server(converse, "127.0.0.1", 0, backlog=1000)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    server.close()
-
-
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    """The next request's, empty where there is none."""
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionResetError):
-        return b""
+    await serve(answer)
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(float(sys.argv[1])))
+    asyncio.run(main(float(sys.argv[1])))

@@ -36,7 +36,7 @@ from shared.provider.language.rules import Rules
 from shared.provider.wire.transport import Transport
 from shared.queue import Add, Claimed, Hold, Place, Queue, Settle, new_token
 from shared.queue import queue as queue_module
-from shared.settings import Settings
+from shared.settings import SCHEDULE_SECONDS, Settings
 from shared.store import Item, Store
 from shared.task import Task
 from shared.work import tick as tick_module
@@ -59,7 +59,6 @@ SEND_SECONDS = 0.015  # to send a message
 DELIVERIES = (0.2, 1.0)  # from the end of a message's delay to the event
 
 FUNCTION_SECONDS = 80.0  # process' Timeout in the template
-SCHEDULE_SECONDS = 60.0
 RECEIVED = 10  # messages that one run gets at the most, as the template says
 LOADS = {1: 200.0, 60: 12.0, 1000: 2.0}  # tasks a minute, and for how many minutes they come
 LATE_BARS = (0.6, 1.5)

@@ -4,7 +4,6 @@ The tables of docs/scale.md, which `--write` writes, by the model in `benchmarks
 """
 
 import argparse
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.lateness import ATTEMPT_SECONDS, POLL_SECONDS, TRIP_SECONDS
@@ -28,7 +27,7 @@ from benchmarks.model import (
 )
 from benchmarks.prices import PRICES, READ, REGION, Price
 from local import ROOT
-from local.docs import table
+from local.docs import filled, table
 from shared.store.item import SHARDS
 
 PAGE = ROOT / "docs" / "scale.md"
@@ -221,12 +220,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 def renewed(page: str) -> str:
     """The page with its tables made anew. Raises KeyError for one that nobody makes."""
-    return re.sub(
-        r"(<!-- made by benchmarks.simulate: (\w+) -->\n).*?(\n<!-- end of \2 -->)",
-        lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n{part[3]}",
-        page,
-        flags=re.DOTALL,
-    )
+    return filled(page, "benchmarks.simulate", PARTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

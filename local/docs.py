@@ -144,9 +144,14 @@ def stale() -> dict[Path, str]:
 
 def renewed(page: str) -> str:
     """The page with its generated parts made anew. Raises KeyError for a part that nobody makes."""
+    return filled(page, "make docs", PARTS)
+
+
+def filled(page: str, made_by: str, parts: Mapping[str, Callable[[], str]]) -> str:
+    """The page with all that this command makes made anew. Raises KeyError for a part that is none of these."""
     return re.sub(
-        r"(<!-- made by make docs: ([\w-]+) -->\n).*?(\n<!-- end of \2 -->)",
-        lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n{part[3]}",
+        rf"(<!-- made by {re.escape(made_by)}: ([\w-]+) -->\n).*?(\n<!-- end of \2 -->)",
+        lambda part: f"{part[1]}\n{parts[part[2]]()}\n{part[3]}",
         page,
         flags=re.DOTALL,
     )

@@ -103,9 +103,8 @@ class DynamoDB(Running):
         with closing(self.s3()) as s3:
             s3.create_bucket(Bucket=BUCKET_NAME)
         with closing(self.sqs()) as sqs:
-            self.wake_queue_url = sqs.create_queue(QueueName=WAKE_QUEUE_NAME, Attributes=sam_template.wake_queue())[
-                "QueueUrl"
-            ]
+            made = sqs.create_queue(QueueName=WAKE_QUEUE_NAME, Attributes=sam_template.wake_queue())
+            self.wake_queue_url = made["QueueUrl"]
 
     def stop(self) -> None:
         """Ends it; its data is gone. Harmless when it is not running."""

@@ -83,8 +83,7 @@ class Enqueuer:
         if request.notify and request.notify.partition(":")[0] not in self.parts.settings.notify:
             raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
         for round_ in range(ROUNDS):
-            is_read = round_ == 0 and read is not None and task in read
-            item = read[task] if read and is_read else self.parts.mended(task)  # 1. get
+            item = read[task] if round_ == 0 and read and task in read else self.parts.mended(task)  # 1. get
             if item and (known := self._known(request, provider, item)):
                 if request.notify is None or self._is_told(request.notify, item):
                     return known

@@ -56,10 +56,8 @@ class Deadlines:
         entry = _Entry(self._monotonic() + seconds, next(self._numbers), Deadline(call))
         with self._sooner:
             heapq.heappush(self._entries, entry)
-            if (
-                self._thread is None or not self._thread.is_alive()
-            ):  # as in a process that was forked: only this one is its
-                self._entries[:] = [entry]
+            if self._thread is None or not self._thread.is_alive():
+                self._entries[:] = [entry]  # in a process that was forked the others are its parent's
                 self._thread = threading.Thread(target=self._watch, name="deadlines", daemon=True)
                 self._thread.start()
             elif self._entries[0] is entry:

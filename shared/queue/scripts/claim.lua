@@ -24,11 +24,10 @@ redis.call('ZREM', leases, '') -- the first write is a removal, so that a server
 
 local run, alive_ms, gives_way = ARGV[11], tonumber(ARGV[12]), ARGV[13]
 
--- Whether another run serves this provider, so that nothing is late by more than a plan stands for.
-local function is_in_time()
-  return redis.call('ZCOUNT', queue, 1, now - STANDS_MS) == 0
+if gives_way ~= 'never' and is_served(run) then
+  -- in time: nothing is late by more than a plan stands for
+  if gives_way == 'always' or redis.call('ZCOUNT', queue, 1, now - STANDS_MS) == 0 then return { -1, 0, 0, 0, {} } end
 end
-if gives_way ~= 'never' and is_served(run) and (gives_way == 'always' or is_in_time()) then return { -1, 0, 0, 0, {} } end
 if run ~= '' then
   if redis.call('EXISTS', queue) == 1 then redis.call('ZADD', runs, now + alive_ms, run) end
   forget_plans() -- it has come
