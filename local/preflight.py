@@ -17,8 +17,8 @@ LEAST_WOKEN = 2
 
 def parameters(config: Path) -> dict[str, str]:
     """The template's parameters as that file of SAM's has them, else their defaults; those without are left out."""
-    known = tomllib.loads(config.read_text(encoding="utf-8"))["default"]["deploy"]["parameters"]
-    told = known.get("parameter_overrides", [])
+    known = tomllib.loads(config.read_text(encoding="utf-8"))
+    told = known.get("default", {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", [])
     pairs = shlex.split(told) if isinstance(told, str) else told
     own = dict(pair.split("=", 1) for pair in pairs)
     declared = sam_template.template()["Parameters"]

@@ -179,10 +179,11 @@ class Queue:
         places = self._run("look", [(task,) for task in tasks], (int(records), *self._limits(limits)))
         return [place(told_of) for told_of in places]
 
-    def backlog(self, provider: str) -> int:
-        """How many tasks are due and not in process, by this host's clock: an estimate."""
-        now_ms = time.time_ns() // 1_000_000
-        return int(self._guarded(self._client.zcount, self._names(provider)[0], 1, now_ms))
+    def backlog(self, provider: str) -> tuple[int, int]:
+        """How many tasks are due and not in process, and how many runs are alive, by this host's clock: estimates."""
+        now_ms, (queue, *_, runs) = time.time_ns() // 1_000_000, self._names(provider)
+        counts = [self._guarded(self._client.zcount, *of) for of in ((queue, 1, now_ms), (runs, f"({now_ms}", "+inf"))]
+        return int(counts[0]), int(counts[1])
 
     def members(self, provider: str, key: Literal["queue", "dead"]) -> list[Task]:
         """Every task that waits or is being processed (`queue`), or that is a dead letter (`dead`), in no order."""
@@ -222,8 +223,7 @@ class Queue:
 
     def _plan(self, verb: str, rows: Sequence[Row], head: tuple[Any, ...]) -> list[Any]:
         """What a verb tells of each task that may leave tasks waiting; somebody is woken for them."""
-        replies = self._run(verb, rows, head)
-        for wake_ms in replies[::2]:
+        for wake_ms in (replies := self._run(verb, rows, head))[::2]:
             self._wake_in(rows[0][0].provider, wake_ms)
         return list(chain.from_iterable(replies[1::2]))
 

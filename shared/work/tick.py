@@ -243,16 +243,17 @@ class Tick:
     def call_for_help(self) -> None:
         """Invite further ticks, once, if at its speed so far this one cannot attempt all that is due.
 
-        Counts providers with plenty: one that gave less than was asked of it has no more, or is paused or at a limit.
+        Counts providers with plenty (one that gave less has no more, or is paused or at a limit), and runs they have.
         """
         elapsed = self.elapsed()
-        finished = sum(tally["claimed"] for tally in self.queue.tally.values()) - len(self.hands.in_flight)
+        taken = sum(counted["claimed"] - counted["released"] for counted in self.queue.tally.values())
+        finished = taken - len(self.hands.in_flight)
         if self.invite is None or self.hands.free > 0 or not finished or elapsed < self.look_for_help_at:
             return
         self.look_for_help_at = elapsed + self.parts.settings.tick_seconds
-        due = self.queue.backlog(self.plenty)
+        due, runs = self.queue.backlog(self.plenty)
         askable = finished / elapsed * max(self.window_seconds - elapsed, 0)
-        further = min(self.parts.settings.max_workers, math.ceil(due / max(askable, 1))) - 1
+        further = min(self.parts.settings.max_workers, math.ceil(due / max(askable, 1))) - runs
         if further > 0:
             log.info("invited", extra={"ticks": further, "due": due})
             self.invite(further)

@@ -167,16 +167,17 @@ class TickQueue:
         for provider, settlements in kept:
             self._settle(provider, settlements)
 
-    def backlog(self, providers: Iterable[str]) -> int:
-        """How many tasks of these providers are due; 0 if Redis does not tell."""
-        due = 0
+    def backlog(self, providers: Iterable[str]) -> tuple[int, int]:
+        """How many tasks of these providers are due, none if Redis does not tell; how many runs serve them already."""
+        due, runs = 0, 1
         for provider in () if self.is_resting else providers:
             try:
-                due += self.parts.queue.backlog(provider)
+                waiting, alive = self.parts.queue.backlog(provider)
             except QueueUnavailable as error:
                 self._failed(provider, error)
-                return 0
-        return due
+                return 0, runs
+            due, runs = due + waiting, max(runs, alive)
+        return due, runs
 
     def _settle(self, provider: str, settlements: list[Settlement]) -> None:
         if not self.is_resting:

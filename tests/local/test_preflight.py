@@ -18,7 +18,7 @@ def config(tmp_path: Path) -> Path:
     "told", ["", 'parameter_overrides = "MaxWorkers=\\"7\\" Spare=1"', 'parameter_overrides = ["MaxWorkers=7"]']
 )
 def test_the_values_are_samconfigs_else_the_defaults(config: Path, told: str) -> None:
-    config.write_text(HEAD + told)
+    config.write_text(HEAD + told if told else "")
     values = preflight.parameters(config)
     assert (values["MaxWorkers"], values["ProcessConcurrency"]) == ("7" if told else "4", "0")
 

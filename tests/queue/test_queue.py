@@ -11,7 +11,7 @@ import pytest
 
 from shared.errors import QueueUnavailable
 from shared.limits import Limits
-from shared.queue import Add, Becomes, Hold, Place, Settle, Which, new_token
+from shared.queue import Add, Becomes, Hold, Place, Run, Settle, Which, new_token
 from tests.support.desk import LEASE_SECONDS, Desk, names, task
 from tests.support.keys import PARTS, PLACES, PROVIDER, RINGS, Bench, key_of
 from tests.support.memory_queue import MemoryQueue
@@ -693,11 +693,20 @@ def test_hastening_touches_neither_another_generation_nor_what_does_not_wait(
 
 @pytest.mark.parametrize("redis_kind", [*SERVERS, *CLUSTERS], indirect=True)
 def test_the_backlog_is_what_is_due_and_in_nobodys_hands(desk: Desk) -> None:
-    assert desk.queue.backlog(PROVIDER) == 0
+    assert desk.queue.backlog(PROVIDER) == (0, 0)
     for name, seconds in (("a", -5), ("b", -1), ("later", 60)):
         desk.seed(name, due_seconds=seconds)
     desk.seed("held", lease_seconds=20)
-    assert desk.queue.backlog(PROVIDER) == 2
+    assert desk.queue.backlog(PROVIDER) == (2, 0)
+
+
+@pytest.mark.parametrize("redis_kind", [*SERVERS, *CLUSTERS], indirect=True)
+def test_the_backlog_counts_the_runs_that_are_alive(desk: Desk) -> None:
+    desk.seed("later", due_seconds=60)
+    for name, seconds in (("one", 10), ("another", 10), ("gone", 0)):
+        run = Run(name, alive_seconds=seconds)
+        desk.queue.claim(PROVIDER, limit=1, lease_seconds=30, token="t", run=run)
+    assert desk.queue.backlog(PROVIDER) == (0, 2)
 
 
 def test_looking_tells_where_a_task_is(desk: Desk) -> None:

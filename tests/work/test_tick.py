@@ -1136,8 +1136,30 @@ def test_what_falls_due_in_the_middle_of_the_window_is_seen_too(bed: Bed) -> Non
     assert asked == [3]
 
 
+@pytest.mark.parametrize(("alive", "asked"), [(0, [3]), (1, [3]), (2, [2]), (3, [1]), (4, [])])
+def test_who_serves_the_provider_already_need_not_be_invited(bed: Bed, alive: int, asked: list[int]) -> None:
+    bed.fill(300, "t{}")
+    bed.patch.setattr(bed.queue, "backlog", lambda _: (300, alive))
+    invited: list[int] = []
+    bed.tick(taking(bed.clock, 0.5), invite=invited.append, parallel_tasks=2)
+    assert invited == asked
+
+
+def test_what_is_given_back_says_nothing_of_how_fast_a_tick_is(bed: Bed) -> None:
+    """Half of what it has claimed: it is half as fast as one that invites one other for as many."""
+    bed.fill(83, "t{}")
+
+    def work(claimed: Claimed) -> Settlement | None:
+        bed.clock.advance(0.5)
+        return Settlement(claimed.hold, delay_seconds=100) if len(doing.begun) % 2 else None
+
+    doing, asked = Doing(work), list[int]()
+    bed.tick(doing, invite=asked.append, parallel_tasks=2)
+    assert asked == [2]
+
+
 def test_nobody_is_invited_while_slots_are_free(bed: Bed) -> None:
-    bed.patch.setattr(bed.queue, "backlog", lambda _: 1000)  # what a provider's limits hold back, say
+    bed.patch.setattr(bed.queue, "backlog", lambda _: (1000, 0))  # what a provider's limits hold back, say
     for i in range(10):
         bed.seed(f"t{i}", due_seconds=2 * i)
     asked: list[int] = []
@@ -1166,7 +1188,7 @@ def test_a_tick_that_cannot_see_how_much_is_due_goes_on_and_looks_again(
     bed.fill(300, "t{}")
     backlog, looks = bed.queue.backlog, list[float]()
 
-    def away_once(provider: str) -> int:
+    def away_once(provider: str) -> tuple[int, int]:
         looks.append(bed.clock.monotonic())
         if len(looks) == 1:
             raise QueueUnavailable("Redis: away")
