@@ -46,9 +46,9 @@ WAITING_BYTES = 540  # of Redis, for a task that waits
 OPEN_SECONDS = 50e-6  # of reconcile's processor, for an open task
 PROVIDER_SECONDS = 11e-3  # the same, for a provider without any
 
-# Measured before, of the whole process handler with conditional writes; nothing here repeats it.
-POLL_CPU_SECONDS = 3.2e-3  # of a run's processor, for a poll
-EFFICIENCY = 1.19  # a run takes so many times the least that its threads need
+# Measured: `make bench`, of the whole process handler with conditional writes.
+POLL_CPU_SECONDS = 3.8e-3  # of a run's processor, for a poll
+EFFICIENCY = 1.10  # a run takes so many times the least that its threads need
 
 # Assumed.
 REQUEST_SECONDS = 0.03  # of enqueue, beside the provider's reply
