@@ -132,7 +132,7 @@ def _switched_on(uri: Node) -> str:
     """The function that an integration leads to where its condition holds."""
     _, variables = uri["Fn::Sub"]
     _, switched_on, _ = variables["Function"]["Fn::If"]
-    return str(switched_on["Ref"]).removesuffix(".Alias")
+    return str(switched_on["Fn::GetAtt"]).removesuffix(".Arn")
 
 
 def _definition(properties: Node, shared: Node) -> Definition:

@@ -163,12 +163,12 @@ def test_a_poll_alone_is_paid_from_the_event_to_its_reply_and_many_are_paid_by_t
     assert model.run_seconds(1e-6) == pytest.approx(0.15 + 0.3, rel=1e-4)
     assert model.run_seconds(1) == pytest.approx(0.4298, rel=1e-3)  # 0.45 / e + 1 - 2 / e
     assert model.run_seconds(20) == pytest.approx(1 / 20, rel=1e-3)  # one run, always there
-    assert model.run_seconds(10**4) == model.busy_seconds() == pytest.approx(0.3 / 20 * 1.19)
+    assert model.run_seconds(10**4) == model.busy_seconds() == pytest.approx(0.3 / 20 * 1.10)
 
 
 def test_a_run_is_bound_by_its_threads_or_by_its_processor() -> None:
-    assert model.busy_seconds(parallel=200) == pytest.approx(3.2e-3 * 1769 / 512)
-    assert model.busy_seconds(parallel=200, megabytes=1769) == pytest.approx(3.2e-3)
+    assert model.busy_seconds(parallel=200) == pytest.approx(3.8e-3 * 1769 / 512)
+    assert model.busy_seconds(parallel=200, megabytes=1769) == pytest.approx(3.8e-3)
 
 
 def test_a_load_uses_what_one_counts_by_hand() -> None:

@@ -15,6 +15,7 @@ from shared.api.preference import LONGEST_WAIT_SECONDS
 from shared.errors import SettingsError
 from shared.settings import NOTIFY_KINDS, SCHEDULE_SECONDS, Settings
 from shared.store.spill import CALL_SECONDS
+from tests.support.cloudformation import Values, translated
 
 GATEWAY_SECONDS = 29  # API Gateway gives up on an integration after this
 
@@ -28,11 +29,6 @@ ROUTES = {
 }  # fmt: skip
 LOOKS = {"GET /tasks", "GET /tasks/{provider}/{name}"}
 CALLBACK = "POST /callbacks/{provider}/{token}"
-CONDITIONS = {
-    "RedisUrlInSecret": "RedisUrlSecret", "RedisUrlInParameter": "RedisUrlParameter", "CallbacksAreOn": "CallbackUrl",
-    "StateMachinesWait": "StateMachineArns", "DurableFunctionsWait": "DurableFunctionArns", "EventsAreOn": "EventBus",
-}  # fmt: skip
-"""Conditions that hold when that parameter is given."""
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/wake"
 # Known to botocore rather than to us.
 FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_SQS"}
@@ -61,28 +57,8 @@ def events(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def variables(**choices: str) -> dict[str, str]:
     """The functions' environment as deployed with these parameters, all others left at their defaults."""
-
-    def value(of: Any) -> str:
-        match of:
-            case {"Ref": str(name)} if name in PARAMETERS:
-                return choices.get(name, str(PARAMETERS[name]["Default"]))
-            case {"Ref": str(name)}:
-                return QUEUE_URL if name == "WakeQueue" else name.removeprefix("AWS::")
-            case {"Fn::If": ["WakeUpsAreOn", then, otherwise]}:
-                return value(then if value({"Ref": "WakeUps"}) == "true" else otherwise)
-            case {"Fn::If": ["StatusWaits", then, otherwise]}:
-                return value(then if value({"Ref": "StatusConcurrency"}) != "0" else otherwise)
-            case {"Fn::If": [str(condition), then, otherwise]}:
-                return value(then if choices.get(CONDITIONS[condition]) else otherwise)
-            case {"Fn::Join": [str(between), list(parts)]}:
-                return between.join(text for text in map(value, parts) if text != "NoValue")
-            case {"Fn::Sub": str(text)}:
-                return re.sub(r"\$\{(\w+)}", lambda found: value({"Ref": found[1]}), text)
-            case _:
-                assert isinstance(of, str | int), f"no value of {of}"
-                return str(of)
-
-    return {name: value(of) for name, of in GLOBALS["Environment"]["Variables"].items()}
+    values = Values(choices, {"WakeQueue": QUEUE_URL}).of(GLOBALS["Environment"]["Variables"])
+    return {name: str(value) for name, value in values.items()}
 
 
 def deployed(**choices: str) -> Settings:
@@ -120,7 +96,7 @@ def test_enqueue_serves_every_route_but_callbacks_and_looks() -> None:
 
 
 def test_looks_are_served_by_a_function_of_their_own_where_they_may_wait_and_else_by_enqueue() -> None:
-    server = {"Fn::If": ["StatusWaits", {"Ref": "StatusFunction.Alias"}, {"Ref": "EnqueueFunction.Alias"}]}
+    arns = [{"Fn::GetAtt": f"{name}Function.Arn"} for name in ("Status", "Enqueue")]
     paths = properties("Api")["DefinitionBody"]["paths"]
     assert {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods} == LOOKS
     for methods in paths.values():
@@ -128,11 +104,12 @@ def test_looks_are_served_by_a_function_of_their_own_where_they_may_wait_and_els
         assert (integration["type"], integration["httpMethod"]) == ("aws_proxy", "POST")
         uri, names = integration["uri"]["Fn::Sub"]
         assert uri.endswith(":lambda:path/2015-03-31/functions/${Function}/invocations")
-        assert names == {"Function": server}
+        assert names == {"Function": {"Fn::If": ["StatusWaits", *arns]}}
     assert properties("Api")["MergeDefinitions"] is True
     permission = properties("LookPermission")
     assert (permission["Action"], permission["Principal"]) == ("lambda:InvokeFunction", "apigateway.amazonaws.com")
-    assert permission["FunctionName"] == server
+    names = {"Fn::If": ["StatusWaits", {"Ref": "StatusFunction"}, {"Ref": "EnqueueFunction"}]}
+    assert permission["FunctionName"] == names
     assert permission["SourceArn"]["Fn::Sub"].endswith(":${Api}/*/GET/tasks*")
 
 
@@ -249,7 +226,7 @@ def test_functions_get_only_variables_that_someone_reads() -> None:
 def test_a_deployment_with_default_parameters_has_the_default_settings() -> None:
     assert deployed() == Settings(
         table_name="Table",
-        queue_prefix="StackName",
+        queue_prefix="stack",
         spill_bucket="SpillBucket",
         wake_queue_url=QUEUE_URL,
         provider_servers={},
@@ -318,10 +295,53 @@ def test_each_function_runs_its_handler_on_the_runtime_the_artifact_is_made_for(
     assert RESOURCES[function]["Metadata"] == {"BuildMethod": "makefile"}
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_change_of_code_or_parameters_goes_live_in_one_step(function: str) -> None:
-    assert properties(function)["AutoPublishAlias"] == "live"
-    assert properties(function)["AutoPublishAliasAllProperties"] is True
+EVERY_PARAMETER = {
+    "RedisUrl": ("redis://a.example", "redis://b.example", "EnqueueFunction"),
+    "RedisUrlSecret": ("arn:aws:secretsmanager:eu-north-1:1:secret:a", "", "EnqueueFunction"),
+    "RedisUrlParameter": ("/a", "/b", "EnqueueFunction"),
+    "SubnetIds": ("subnet-a", "subnet-b", "EnqueueFunction"),
+    "SecurityGroupIds": ("sg-a", "sg-b", "EnqueueFunction"),
+    "DefaultProvider": ("example", "coin", "EnqueueFunction"),
+    "ProviderServers": ("", "coin=https://a.example", "EnqueueFunction"),
+    "ProviderSecretArns": ("arn:a", "arn:b", "ReadProviderSecrets"),
+    "FirstAnswerSeconds": ("5", "0", "EnqueueFunction"),
+    "ParallelTasks": ("20", "40", "ProcessFunction"),
+    "MaxWorkers": ("4", "1", "ProcessFunction"),
+    "ProcessConcurrency": ("0", "8", "ProcessFunction"),
+    "WakeUps": ("true", "false", "EnqueueFunction"),
+    "CallbackUrl": ("", "https://api.example", "EnqueueFunction"),
+    "EventBus": ("a", "b", "Ends"),
+    "StateMachineArns": ("", "arn:a", "EnqueueFunction"),
+    "DurableFunctionArns": ("", "arn:a", "EnqueueFunction"),
+    "StatusConcurrency": ("0", "10", "EnqueueFunction"),
+    "RetentionSeconds": ("2592000", "3600", "ProcessFunction"),
+    "SpillDays": ("90", "60", "ProcessFunction"),
+    "LogRetentionDays": ("30", "60", "EnqueueLogs"),
+    "ApiRateLimit": ("50", "60", "Apiv1Stage"),
+    "ApiBurstLimit": ("100", "120", "Apiv1Stage"),
+}
+"""Two values of each parameter, and a resource that must change from one to the other."""
+
+
+def test_every_parameter_is_tried() -> None:
+    assert EVERY_PARAMETER.keys() == PARAMETERS.keys()
+
+
+@pytest.mark.parametrize(("parameter", "one", "other", "changes"), [(k, *v) for k, v in EVERY_PARAMETER.items()])
+def test_a_changed_parameter_goes_live_although_the_code_is_the_same(
+    parameter: str, one: str, other: str, changes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SAM makes versions by code, so settings that stand in a version would stay as they were."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    in_vpc = {"SubnetIds": "subnet-z"} if parameter == "SecurityGroupIds" else {}
+    before, after = (
+        Values(in_vpc | {parameter: value}).resources(translated({parameter: value})["Resources"])
+        for value in (one, other)
+    )
+    changed = {name for name in before.keys() | after if before.get(name) != after.get(name)}
+    assert changes in changed
+    kinds = {resource["Type"] for resource in [*before.values(), *after.values()]}
+    assert not kinds & {"AWS::Lambda::Version", "AWS::Lambda::Alias"}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -395,7 +415,7 @@ def test_a_wake_up_is_given_to_one_run_and_forgotten_soon() -> None:
 
 def test_the_mapping_waits_for_no_more_messages_and_starts_as_many_runs_as_there_may_be_workers() -> None:
     mapping = properties("WakeMapping")
-    assert mapping["FunctionName"] == {"Ref": "ProcessFunction.Alias"}
+    assert mapping["FunctionName"] == {"Ref": "ProcessFunction"}
     assert (mapping["BatchSize"], mapping.get("MaximumBatchingWindowInSeconds", 0)) == (10, 0)
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": {"Fn::If": ["OneWorker", 2, {"Ref": "MaxWorkers"}]}}
     assert TEMPLATE["Conditions"]["OneWorker"] == {"Fn::Equals": [{"Ref": "MaxWorkers"}, 1]}
@@ -420,13 +440,9 @@ def test_process_may_invite_further_runs_of_itself_and_the_template_is_no_circle
     policy = properties("InviteFurtherRuns")
     (statement,) = statements(policy)
     assert statement["Action"] == "lambda:InvokeFunction"
-    assert statement["Resource"] == [
-        {"Fn::GetAtt": "ProcessFunction.Arn"},
-        {"Fn::Sub": "${ProcessFunction.Arn}:live"},  # the alias is what the schedule invokes
-    ]
+    assert statement["Resource"] == {"Fn::GetAtt": "ProcessFunction.Arn"}
     assert policy["Roles"] == [{"Ref": "ProcessFunctionRole"}]
     assert "InviteFurtherRuns" not in json.dumps(properties("ProcessFunction"))
-    assert properties("ProcessFunction")["AutoPublishAlias"] == "live"
 
 
 def test_concurrency_is_reserved_only_where_the_parameter_says_so() -> None:
@@ -567,7 +583,7 @@ def test_neither_tries_for_ever_and_both_keep_what_they_could_not_tell() -> None
     assert pipe["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": "EndsDeadLetters.Arn"}}
     assert mapping["DestinationConfig"] == {"OnFailure": {"Destination": NOTIFY_DEAD}}
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    assert mapping["FunctionName"] == {"Ref": "NotifyFunction.Alias"}
+    assert mapping["FunctionName"] == {"Ref": "NotifyFunction"}
 
 
 def test_a_pipe_reads_the_stream_and_puts_events_and_no_more() -> None:
