@@ -16,6 +16,7 @@ NOTIFY_KINDS = {
     "durableCallbackId": (r"(?=.{1,1024}$)[A-Za-z0-9+/]+={0,2}", "1 to 1024 characters of base64, as it was given"),
 }
 """How a request may name a workflow that waits for its task, and what AWS takes of each kind, and in words."""
+_TRUE = ("1", "true", "t", "yes", "y")  # what redis-py takes for that in a URL, among others
 MAX_BATCH = 100  # how many requests one batch may hold
 SCHEDULE_SECONDS = 60  # the schedule starts a run so often: see the template
 LEASE_MARGIN_SECONDS = 10  # a lease outlasts the longest attempt by so much: time to store its outcome and to settle it
@@ -68,6 +69,14 @@ def is_redis_url(text: str) -> bool:
     return bool(found and parts.hostname and port != 0 and re.fullmatch(database, parts.path))
 
 
+def has_verified_tls(text: str) -> bool:
+    """Whether a URL of a Redis leads to one whose certificate is checked, and that for its name."""
+    parts = urlsplit(text)
+    options = {name: values[-1].lower() for name, values in parse_qs(parts.query).items()}
+    is_checked = options.get("ssl_cert_reqs", "required") == "required"
+    return parts.scheme.startswith("rediss") and is_checked and options.get("ssl_check_hostname", "true") in _TRUE
+
+
 def _servers(text: str) -> dict[str, str]:
     servers = dict(pair.partition("=")[::2] for pair in text.split(",") if pair.strip())
     for name, url in servers.items():
@@ -93,6 +102,9 @@ class Settings:
         "redis[s][-cluster]://[user:password@]host[:port][/database] or a reference to one",
         "where Redis is (`redis-cluster://` for a cluster of nodes, `rediss` for TLS); or `ssm:/path` or "
         "`secretsmanager:id[#key]` for it",
+    )
+    redis_tls: str = _text(
+        "", "required", "empty or `required`", "`required`: Redis must be reached over TLS with its certificate checked"
     )
     table_name: str = _text("meanwhile", r"[\w.-]{3,255}", "a DynamoDB table name", "the DynamoDB table")
     queue_prefix: str = _text(

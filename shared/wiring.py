@@ -15,7 +15,7 @@ from aws_lambda_powertools import Logger
 
 from shared import aws
 from shared.errors import ProviderFileError, SettingsError
-from shared.settings import MAX_BATCH, Settings, is_redis_url
+from shared.settings import MAX_BATCH, Settings, has_verified_tls, is_redis_url
 from shared.task import is_provider_name
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def queue() -> "Queue":
         url = aws.secret(setting)
     if not is_redis_url(url):
         raise SettingsError(f"REDIS_URL: {setting} holds no redis[s]:// or redis[s]-cluster:// URL")
+    if settings().redis_tls and not has_verified_tls(url):
+        raise SettingsError("REDIS_URL must lead to a Redis over TLS, its certificate checked (rediss://, REDIS_TLS)")
     return Queue(client_of(url), settings().queue_prefix, wake_ups())
 
 

@@ -102,6 +102,34 @@ def test_redis_is_reached_as_the_url_says_and_never_waited_for_longer_than_two_s
 
 
 @pytest.mark.parametrize(
+    ("url", "is_taken"),
+    [
+        ("rediss://a.example", True),
+        ("rediss-cluster://a.example", True),
+        ("rediss://a.example?ssl_cert_reqs=required&ssl_check_hostname=true&ssl_ca_certs=/etc/ssl/certs/ca.pem", True),
+        ("redis://a.example", False),
+        ("redis-cluster://a.example", False),
+        ("unix:///run/redis.sock", False),
+        ("rediss://a.example?ssl_cert_reqs=none", False),
+        ("rediss-cluster://a.example?ssl_cert_reqs=optional", False),
+        ("rediss://a.example?ssl_check_hostname=False", False),
+        ("rediss://a.example?ssl_check_hostname=0", False),
+    ],
+)
+def test_where_tls_is_required_redis_is_reached_over_tls_that_is_verified(env: Env, url: str, is_taken: bool) -> None:
+    env("REDIS_URL", url)
+    wiring.queue()
+    env("REDIS_TLS", "required")
+    wiring.queue.cache_clear()
+    wiring.settings.cache_clear()
+    if is_taken:
+        wiring.queue()
+    else:
+        with pytest.raises(SettingsError, match="REDIS_URL must lead to a Redis over TLS"):
+            wiring.queue()
+
+
+@pytest.mark.parametrize(
     ("scheme", "connection"), [("redis-cluster", "Connection"), ("rediss-cluster", "SSLConnection")]
 )
 def test_a_cluster_is_waited_for_as_one_server_is(env: Env, scheme: str, connection: str) -> None:
