@@ -12,7 +12,8 @@ EVERYTHING = {
     "RedisUrlSecret": "arn:redis", "SubnetIds": "subnet-a", "SecurityGroupIds": "sg-a",
     "ProviderSecretArns": "arn:provider", "CallbackUrl": "https://api.example", "CallbackSecretArns": "arn:key",
     "EventBus": "default", "StateMachineArns": "arn:machine", "DurableFunctionArns": "arn:durable",
-    "StatusConcurrency": "10", "KmsKeyArn": "arn:kms", "PermissionsBoundary": "arn:boundary", "AccessLogs": "with-account-role",
+    "StatusConcurrency": "10", "KmsKeyArn": "arn:kms", "PermissionsBoundary": "arn:boundary",
+    "AccessLogs": "with-account-role",
 }  # fmt: skip
 LEAST = {"RedisUrl": "rediss://a.example", "WakeUps": "false", "Tracing": "PassThrough"}
 FUNCTIONS = ("Enqueue", "Status", "Process", "Reconcile", "Callback", "Notify")

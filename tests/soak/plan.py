@@ -9,6 +9,7 @@ from typing import Any
 from shared.settings import Settings
 
 ATTEMPT_SECONDS = 2.0
+FIRST_ANSWER_SECONDS = 1.0
 WINDOW_SECONDS = 4.0
 LEASE_SECONDS = Settings(attempt_seconds=ATTEMPT_SECONDS).lease_seconds
 TIMEOUTS = {"enqueue": 11.0, "callback": 9.0, "process": WINDOW_SECONDS + ATTEMPT_SECONDS + 10, "reconcile": 30.0}
@@ -16,8 +17,8 @@ TIMEOUTS = {"enqueue": 11.0, "callback": 9.0, "process": WINDOW_SECONDS + ATTEMP
 
 SETTINGS = {
     "WINDOW_SECONDS": f"{WINDOW_SECONDS}", "ATTEMPT_SECONDS": f"{ATTEMPT_SECONDS}", "TICK_SECONDS": "0.5",
-    "PARALLEL_TASKS": "6", "IDLE_SECONDS": "1", "FIRST_ANSWER_SECONDS": "1", "CONFIRM_SECONDS": "3",
-    "DEFAULT_PROVIDER": "jobs",
+    "PARALLEL_TASKS": "6", "IDLE_SECONDS": "1", "FIRST_ANSWER_SECONDS": f"{FIRST_ANSWER_SECONDS}",
+    "CONFIRM_SECONDS": "3", "DEFAULT_PROVIDER": "jobs",
 }  # fmt: skip
 
 WORKER = "SOAK_WORKER"

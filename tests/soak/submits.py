@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from tests.soak.history import Fault, History, Submit, task_of
 from tests.soak.journal import Event
-from tests.soak.plan import ATTEMPT_SECONDS, LEASE_SECONDS
+from tests.soak.plan import ATTEMPT_SECONDS, FIRST_ANSWER_SECONDS, LEASE_SECONDS
 
 PROMPT_SECONDS = 0.5
 """An answer that took longer may have met nobody any more; a request is on its way for less."""
@@ -85,6 +85,10 @@ def _excuses(history: History, first: Event, second: Event) -> list[str]:
         failed = event["what"] == "fault" and event["task"] == task_of(first)
         if failed and first["begun"] <= event["at"] <= second["begun"]:
             found.append("its write failed")
+    for event in history.of("freeze"):
+        is_held_up = event["worker"] == first["worker"] and event["at"] <= first["at"] + PROMPT_SECONDS
+        if is_held_up and event["at"] + event["seconds"] > first["begun"] + FIRST_ANSWER_SECONDS:
+            found.append("its process stood still until nobody waited for the reply any more")
     for event in history.long_freezes:
         held_up = event["worker"] in (first["worker"], second["worker"])
         if held_up and event["at"] < second["begun"] and event["at"] + event["seconds"] > first["begun"]:

@@ -172,6 +172,7 @@ SOUND: dict[str, Story] = {
     "out of time": twice("ended", at=2001, function="enqueue", worker=1),
     "its write failed": lambda t: t.twice().fault(2001, TASK),
     "the first was frozen": twice("freeze", at=2001, worker=1, **FROZEN),
+    "the first was frozen until its time was over": twice("freeze", at=1999.99, worker=1, seconds=1.5),
     "the second was frozen": twice("freeze", at=2001, worker=2, **FROZEN),
     "the first reply was cut": lambda t: t.twice(trouble="cut"),
     "the first reply was not whole": lambda t: t.twice(whole=False),
@@ -266,7 +267,9 @@ FAULTY: dict[str, dict[str, tuple[Story, str]]] = {
         "killed after": (twice("kill", at=2021, function="process", worker=1), NO_REASON),
         "another task's write failed": (lambda t: t.twice().fault(2001, "jobs/b"), NO_REASON),
         "a write failed before": (lambda t: t.twice().fault(1999.98, TASK), NO_REASON),
-        "frozen for a moment": (twice("freeze", at=2001, worker=1, seconds=FROZEN_SECONDS - 1), NO_REASON),
+        "frozen for a moment": (twice("freeze", at=1999.99, worker=1, seconds=0.9), NO_REASON),
+        "frozen after it": (twice("freeze", at=2001, worker=1, seconds=FROZEN_SECONDS - 1), NO_REASON),
+        "another was frozen until its time was over": (twice("freeze", at=1999.99, worker=3, seconds=1.5), NO_REASON),
         "frozen too early": (twice("freeze", at=1980, worker=1, **FROZEN), NO_REASON),
         "Redis was flushed": (lambda t: t.twice().flush(2001, begun=2001), NO_REASON),
         "submitted again though the worker saw it stored": (
