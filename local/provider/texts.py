@@ -11,7 +11,7 @@ from shared.provider.language.rules import Rules
 from shared.provider.language.security import OAuth2
 
 _SECRET = r"authorization|cookie|api[-_]?key|token|secret|passw(?:or)?d"
-_SECRET_NAMES = re.compile(_SECRET, re.IGNORECASE)
+_SECRET_NAMES = re.compile(rf"(?:{_SECRET})(?!.*type$)", re.IGNORECASE)  # a token's type is none
 _IN_URL = re.compile(rf"[?&]([^=&#]*(?:{_SECRET})[^=&#]*)=[^&#$]", re.IGNORECASE)
 _IN_BODY = re.compile(r"(?:api[-_]?key|(?:access|auth|bearer|refresh)[-_]?token|secret|passw(?:or)?d)$", re.IGNORECASE)
 _NAME = r"[A-Za-z_]\w*"

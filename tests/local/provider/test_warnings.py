@@ -134,6 +134,7 @@ def test_check_warns_of_what_is_likely_not_meant(write: Write, call: Call, chang
         poll(url="/v1/a:b/$metadata?$select=id&$filter=at lt 10:30&token=${outputs.id}&p=a%20b"),
         poll(url="/jobs/${input.list[?token=='x'] | [0]}"),
         poll(url="/Patient/$export"),
+        poll(headers={"X-Acme-Authorization-Token-Type": "PERSONAL"}),
         submit(body="<a>", contentType="text/plain"),
         poll(query={"$top": "5", "$filter": "a eq 'b'", "at": "10:30", "token": "${outputs.id}"}),
         {"acceptors": [{"state": "pending", "matcher": "status", "expected": 202}, *JOB["acceptors"]]},

@@ -1,0 +1,1 @@
+"""Files of real APIs, with conversations."""
