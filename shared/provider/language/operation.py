@@ -29,7 +29,9 @@ class Operation(Part, frozen=True, kw_only=True):
     headers: Annotated[
         dict[str, str], says("a ${…} that is null is left out; give ${task.id} as idempotency key where there is one")
     ] = field(default_factory=dict)
-    body: Annotated[Json, says("any JSON; a text that is one placeholder keeps the JSON type of its value")] = None
+    body: Annotated[
+        Json, says("any JSON; a text that is one placeholder keeps its value's type, and is left out without a value")
+    ] = None
     content_type: Annotated[
         ContentType, says("the Content-Type, unless headers has one; a form takes an object, text and CSV a text")
     ] = "application/json"

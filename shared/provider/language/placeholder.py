@@ -73,16 +73,22 @@ def without_value(text: str, context: Json) -> list[Expression]:
 
 
 def fill(value: Json, context: Json) -> Json:
-    """The value with its placeholders replaced, nested ones too; a lone placeholder keeps its value's type."""
+    """The value with its placeholders replaced, nested ones too; a lone placeholder keeps its value's type.
+
+    A field, or a value of a list, that is a placeholder without a value is left out, at every depth: most APIs refuse
+    null where they take a field that is not there. What is null within a value, or in the file itself, stays null.
+    """
     match value:
         case str():
             if one := lone(value):
                 return one.expression.of(context)
             return "".join(p if isinstance(p, str) else text_of(p.expression.of(context)) for p in _parts(value))
         case dict():
-            return {name: fill(child, context) for name, child in value.items()}
+            filled = {name: fill(child, context) for name, child in value.items()}
+            return {name: one for name, one in filled.items() if one is not None or value[name] is None}
         case list():
-            return [fill(child, context) for child in value]
+            pairs = ((child, fill(child, context)) for child in value)
+            return [one for child, one in pairs if one is not None or child is None]
     return value
 
 

@@ -160,11 +160,12 @@ def _as_utf8(header: str) -> str:
 
 
 def _query(query: dict[str, Json]) -> list[tuple[str, str]]:
-    """Pairs of a query or a form: a list's values one by one, non-text values as JSON."""
+    """Pairs of a query or a form: a list's values one by one, non-text values as JSON, null not at all."""
     return [
         (name, one if isinstance(one, str) else dumps(one))
         for name, value in query.items()
         for one in (value if isinstance(value, list) else [value])
+        if one is not None
     ]
 
 
@@ -176,5 +177,5 @@ def _encoded(call: Call) -> tuple[dict[str, str], bytes | list[tuple[str, str]] 
     if isinstance(call.body, str) and call.content_type != "application/json":
         return headers, call.body.encode()
     if call.content_type == "application/x-www-form-urlencoded" and isinstance(call.body, dict):
-        return headers, _query({name: value for name, value in call.body.items() if value is not None})
+        return headers, _query(call.body)
     return headers, dumps(call.body).encode()

@@ -617,7 +617,7 @@ def test_a_header_that_http_can_carry_is_sent_as_it_is(value: str) -> None:
     ("text", "application/json", b'"text"', "application/json"), ("text", "text/plain", b"text", "text/plain"),
     ({"a": 1}, "text/csv", b'{"a":1}', "text/csv"),
     (
-        {"a": "x y", "b": [1, 2], "c": None, "d": {"e": True}}, "application/x-www-form-urlencoded",
+        {"a": "x y", "b": [1, None, 2], "c": None, "d": {"e": True}}, "application/x-www-form-urlencoded",
         b"a=x+y&b=1&b=2&d=%7B%22e%22%3Atrue%7D", "application/x-www-form-urlencoded",
     ),
     ("a=b", "application/x-www-form-urlencoded", b"a=b", "application/x-www-form-urlencoded"),
@@ -637,7 +637,7 @@ def test_the_files_own_content_type_wins() -> None:
 
 def test_a_query_is_added_to_that_of_the_url_and_a_list_gives_many() -> None:
     with Site() as site:
-        send(site.url + "/?a=1", query={"b": [1, "x&y"], "c": True, "d": {"e": None}})
+        send(site.url + "/?a=1", query={"b": [1, None, "x&y"], "c": True, "d": {"e": None}, "f": None, "g": []})
         assert site.calls[0].query == "a=1&b=1&b=x%26y&c=true&d=%7B%22e%22%3Anull%7D"
 
 
