@@ -10,7 +10,7 @@ from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import lone
-from shared.provider.language.rules import Rules
+from shared.provider.language.rules import ERROR, Rules
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
 
 MEANS = {
@@ -132,8 +132,9 @@ def _reply(acceptor: Acceptor, rules: Rules) -> str:
     expected = _listed(map(_plain if acceptor.matcher == "status" else _value, acceptor.any_of), "or") or "nothing"
     argument = acceptor.argument.text
     about = f" in {argument}" if argument != rules.status.text else ""
-    stages = [stage for stage in ("submit", "poll", "result") if stage in acceptor.on]
-    where = "" if stages == ["poll"] else f" (in the reply to {_listed(stages, 'and') or 'nothing'})"
+    stages = [stage for stage in ("submit", "poll", "result") if stage in acceptor.stages]
+    is_usual = stages == ["submit", "poll"] or (stages and "result" not in stages and not rules.poll)
+    where = "" if is_usual else f" (in the reply to {_listed(stages, 'and') or 'nothing'})"
     match acceptor.matcher:
         case "status":
             return f"HTTP {expected}{where}"
@@ -147,10 +148,11 @@ def _reply(acceptor: Acceptor, rules: Rules) -> str:
 
 
 def _meaning(acceptor: Acceptor, rules: Rules) -> str:
-    if acceptor.state == "success" and rules.result and acceptor.on != {"result"}:
+    if acceptor.state == "success" and rules.result and acceptor.stages != {"result"}:
         return "completes, once its result is fetched"
     if acceptor.state == "failure":
-        return f"fails with {(rules.error if acceptor.message is ABSENT else acceptor.message).text}"
+        said = "what the reply says of it" if rules.error is ERROR else rules.error.text
+        return f"fails with {said if acceptor.message is ABSENT else acceptor.message.text}"
     if acceptor.state == "resubmit":
         return f"begins a new job, at most {_times(rules.polling.max_resubmits)}"
     return MEANS[acceptor.state]
@@ -160,7 +162,7 @@ def _unmatched(rules: Rules) -> Iterator[str]:
     yield (
         f"An unknown 2xx counts as still running. No reply, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 is "
         f"tried again, at most {_times(rules.polling.max_errors)} in a row. Any other reply fails with "
-        f"{rules.error.text}."
+        f"{'what it says' if rules.error is ERROR else rules.error.text}."
     )
     if any(isinstance(scheme, OAuth2) for scheme in rules.security):
         yield "A 401 renews the token, once in a row."
@@ -169,7 +171,7 @@ def _unmatched(rules: Rules) -> Iterator[str]:
 
 
 def _names_404(rules: Rules) -> bool:
-    return any(one.names(404) and "poll" in one.on for one in rules.acceptors)
+    return any(one.names(404) and "poll" in one.stages for one in rules.acceptors)
 
 
 def _result(rules: Rules) -> Iterator[str]:

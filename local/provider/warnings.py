@@ -69,12 +69,12 @@ def _callback(rules: Rules, settings: Settings) -> Iterator[str]:
 
 def _acceptors(rules: Rules) -> Iterator[str]:
     stages = {"submit", "poll", "result"} - (set() if rules.result else {"result"})
-    if not any(one.state == "success" and one.on & {"submit", "poll"} for one in rules.acceptors):
+    if not any(one.state == "success" and one.stages & {"submit", "poll"} for one in rules.acceptors):
         yield "$.acceptors: none means success in the reply to submit or poll, so no task ever completes"
     for i, one in enumerate(rules.acceptors):
         location = f"$.acceptors[{i}]"
-        if not one.on & stages:
-            yield f"{location} never applies: {'there is no result operation' if one.on else 'on is empty'}"
+        if not one.stages & stages:
+            yield f"{location} never applies: {'there is no result operation' if one.stages else 'on is empty'}"
         if not one.any_of:
             yield f"{location} never matches: expected is an empty list"
         if one.matcher == "path" and one.argument.text == "statusCode" and any(isinstance(e, str) for e in one.any_of):
@@ -88,7 +88,7 @@ def _shadows(rules: Rules) -> Iterator[str]:
             continue
         for j, later in enumerate(rules.acceptors[i + 1 :], i + 1):
             is_elsewhere = any(later.names(status) for status in range(300, 600))
-            if later.state == "success" and first.on & later.on and not is_elsewhere:
+            if later.state == "success" and first.stages & later.stages and not is_elsewhere:
                 yield f"$.acceptors[{i}] takes every reply with status 200 before $.acceptors[{j}] (success) sees it"
 
 

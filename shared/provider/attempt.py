@@ -86,7 +86,7 @@ class Attempt:
     def send(self, operation: Operation, stage: Stage, response: Json) -> Decoded | Finding:
         """The reply to an operation, its outputs kept; or what it means that there is none. Raises TransportError."""
         context = self.context | {"response": response}
-        acceptors = [one for one in self.rules.acceptors if one.on & self.stages(stage)]
+        acceptors = [one for one in self.rules.acceptors if one.stages & self.stages(stage)]
         reply = self.exchange.send(operation, context, acceptors)
         if reply is None:
             return self.without_url(operation, context, stage)

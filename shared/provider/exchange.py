@@ -73,8 +73,9 @@ class Exchange:
             return None
         if operation.decode == "url":
             return enveloped(Reply(200, {}, b"", url), operation, context)
-        query, body = fill(operation.query, context), fill(operation.body, context)
-        call = Call(operation.method, url, query, _headers(operation, context), body, operation.content_type)
+        query = {name: value for name, value in fill(operation.query, context).items() if value is not None}
+        headers, body = _headers(operation, context), fill(operation.body, context)
+        call = Call(operation.method, url, query, headers, body, operation.content_type)
         return self._decoded(call, operation, context, acceptors)
 
     def pages(

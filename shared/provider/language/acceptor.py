@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
+from msgspec import UNSET, UnsetType
+
 from shared.codec import Json
 from shared.provider.language.expression import Expression
 from shared.provider.language.part import ABSENT, Part, by_default, says
@@ -15,6 +17,7 @@ Matcher: TypeAlias = Literal["path", "pathAny", "pathAll", "status"]
 TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 
 _POLL: frozenset[Stage] = frozenset({"poll"})
+_SUBMIT_AND_POLL: frozenset[Stage] = frozenset({"submit", "poll"})
 
 
 class Acceptor(Part, frozen=True, kw_only=True):
@@ -26,13 +29,32 @@ class Acceptor(Part, frozen=True, kw_only=True):
     ] = "path"
     argument: Annotated[Expression, says("what is compared; absent: `status` of the file")] = by_default(ABSENT)
     expected: Annotated[Json, says("a value, or a list (any of): texts in any case; with `status` 404 or `2XX`")]
-    on: Annotated[frozenset[Stage], says("the stages whose replies it judges; without poll, submit is poll")] = _POLL
+    on: Annotated[
+        frozenset[Stage] | UnsetType,
+        says("whose replies it judges; absent: submit and poll, where it is about a status poll"),
+    ] = UNSET
     message: Annotated[Expression, says("the text of a failure, instead of `error` of the file")] = by_default(ABSENT)
 
     @property
     def any_of(self) -> list[Json]:
         """The values, one of which is expected."""
         return self.expected if isinstance(self.expected, list) else [self.expected]
+
+    @property
+    def is_about_status(self) -> bool:
+        """Whether it looks at the HTTP status alone."""
+        return self.matcher == "status" or self.argument.references == {("statusCode", None)}
+
+    @property
+    def stages(self) -> frozenset[Stage]:
+        """The stages whose replies it judges.
+
+        A word means the same wherever it stands, and a job may be done at once. A status does not: 200 of a submit says
+        that the job was begun, 200 of a poll that it is done; and so do numbers like it that stand in a body.
+        """
+        if self.on is not UNSET:
+            return self.on
+        return _POLL if self.is_about_status or all(map(_is_like_status, self.any_of)) else _SUBMIT_AND_POLL
 
     def matches(self, envelope: dict[str, Json]) -> bool:
         """Whether the reply in `envelope` is one that this acceptor means."""
@@ -48,8 +70,7 @@ class Acceptor(Part, frozen=True, kw_only=True):
 
     def names(self, status: int) -> bool:
         """Whether this acceptor is about that HTTP status; a redirect that it names is a reply, not a detour."""
-        is_about_status = self.matcher == "status" or self.argument.references == {("statusCode", None)}
-        return is_about_status and self.matches({"statusCode": status})
+        return self.is_about_status and self.matches({"statusCode": status})
 
     def _expects(self, found: Json) -> bool:
         return any(_is_equal(found, expected) for expected in self.any_of)
@@ -60,7 +81,7 @@ def judge(
 ) -> tuple[Verdict, Acceptor | None]:
     """What a reply means: the first acceptor that matches in one of `stages`, else by its HTTP status."""
     for acceptor in acceptors:
-        if acceptor.on & stages and acceptor.matches(envelope):
+        if acceptor.stages & stages and acceptor.matches(envelope):
             return acceptor.state, acceptor
     status = envelope["statusCode"]
     if 200 <= status <= 299:
@@ -80,6 +101,10 @@ def _is_equal(found: Json, expected: Json) -> bool:
         case dict(), dict():
             return found.keys() == expected.keys() and all(_is_equal(found[key], expected[key]) for key in found)
     return bool(found == expected)
+
+
+def _is_like_status(expected: Json) -> bool:
+    return isinstance(expected, int | float) and 100 <= expected <= 599
 
 
 def is_status(expected: Json) -> bool:

@@ -23,7 +23,14 @@ from shared.provider.language.polling import Polling
 from shared.provider.language.security import Scheme
 from shared.provider.language.signature import Callback
 
-STATUS, BODY, ERROR = Expression("body.status"), Expression("body"), Expression("body.error")
+STATUS, BODY = Expression("body.status"), Expression("body")
+ERROR = Expression(
+    "type(body.error) == 'object' && body.error || body.error_description || body.message || body.error || "
+    "body.detail || body.title || body.error_message || body.errorMessage || "
+    "body.errors[0].message || body.errors[0].detail || body.errors[0].title || "
+    "body.errors || body[0].message || (to_array(body)[?type(@) == 'string'] | [0])"
+)
+"""Where APIs say what is wrong: an object whole, a sentence for people before a code, RFC 9457's `detail`."""
 FirstAnswer: TypeAlias = Annotated[float, Meta(ge=0, le=20)]
 Steps: TypeAlias = Operation | Annotated[tuple[Operation, ...], Meta(min_length=1)]
 
@@ -55,10 +62,13 @@ class Rules(Part, frozen=True, kw_only=True):
     status: Annotated[Expression, says("what acceptors look at unless they say otherwise")] = by_default(STATUS)
     data: Annotated[Expression, says("the data of a completed task")] = by_default(BODY)
     partial: Annotated[
-        Expression, says("what is known while the job runs; null keeps the last; absent: as data without a result")
+        Expression,
+        says("what is known while the job runs; null keeps the last; absent: as data, where a poll's reply holds that"),
     ] = by_default(ABSENT)
     progress: Annotated[Expression, says("how far the job is, in the provider's own words")] = by_default(ABSENT)
-    error: Annotated[Expression, says("what the provider says of a failure")] = by_default(ERROR)
+    error: Annotated[Expression, says("what the provider says of a failure; absent: where most APIs say it")] = (
+        by_default(ABSENT)
+    )
     polling: Annotated[Polling, says("the delays, and when it is enough")] = Polling()
     freshness: Annotated[Seconds, says("seconds during which completed data answers a new request")] = 3600
     freshness_failed: Annotated[Seconds, says("seconds during which a failure answers a new request")] = 60
@@ -69,13 +79,16 @@ class Rules(Part, frozen=True, kw_only=True):
     callback: Annotated[Callback, says("how the provider signs what it sends to `${callback.url}`")] = Callback()
 
     def __post_init__(self) -> None:
-        """Put in what stands elsewhere in the file where an expression is absent."""
+        """Put in what stands elsewhere in the file, or in most replies, where an expression is absent."""
         acceptors = (
             msgspec.structs.replace(one, argument=self.status) if one.argument is ABSENT else one
             for one in self.acceptors
         )
         msgspec.structs.force_setattr(self, "acceptors", tuple(acceptors))
-        if self.partial is ABSENT and not self.result:
+        if self.error is ABSENT:
+            msgspec.structs.force_setattr(self, "error", ERROR)
+        is_said = self.data is not BODY or not self.poll  # else a poll's reply is mostly the job's state, not its data
+        if self.partial is ABSENT and not self.result and is_said:
             msgspec.structs.force_setattr(self, "partial", self.data)
 
     @property

@@ -22,10 +22,10 @@ def test_check_says_what_a_file_will_do(write: Write, call: Call) -> None:
         ),
         "Its status is body.status.",
         "'succeeded' completes, once its result is fetched.",
-        "'failed' fails with body.error.",
+        "'failed' fails with what the reply says of it.",
         (
             "An unknown 2xx counts as still running. No reply, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 "
-            "is tried again, at most 10 times in a row. Any other reply fails with body.error."
+            "is tried again, at most 10 times in a row. Any other reply fails with what it says."
         ),
         "A 404 within 30 s after the submit is tried again.",
         (
@@ -83,13 +83,16 @@ def rate(requests: int, seconds: int) -> dict[str, Json]:
         ({"limits": {"openJobs": 100}}, "At most 100 jobs are open at once; further tasks wait, not started."),
         ({"limits": {"openJobs": 1}}, "At most 1 job is open at once; further tasks wait, not started."),
         ({"firstAnswer": 0}, "A new request does not wait for that."),
-        (only("pending", matcher="status", expected=[404, "3XX"]), "HTTP 404 or 3XX counts"),
+        (only("pending", matcher="status", expected=[404, "3XX"]), "HTTP 404 or 3XX (in the reply to poll) counts"),
         (only("retry", **EACH, matcher="pathAny", expected="BUSY"), "'BUSY' among body.e[].c is tried again."),
         (only("success", **EACH, matcher="pathAll", expected=1), "nothing but 1 in body.e[].c completes."),
+        (only("success", argument="body.code", expected=200), "200 in body.code (in the reply to poll) completes."),
+        (only("failure", expected="no") | {"error": "body.e"}, "'no' fails with body.e."),
+        (only("failure", expected="no") | {"poll": None}, "'no' fails with what the reply says of it."),
         (only("failure", argument="body.a > `1`", expected=True, message="body.m"), "body.a > `1` fails with body.m."),
         (
-            only("resubmit", argument="body.x", expected="gone", on=["submit", "poll"]),
-            "'gone' in body.x (in the reply to submit and poll) begins a new job, at most once.",
+            only("resubmit", argument="body.x", expected="gone", on=["submit"]),
+            "'gone' in body.x (in the reply to submit) begins a new job, at most once.",
         ),
         ({"result": LINK | {"decode": "url"}}, "it keeps the link ${response.body.link} itself."),
         ({"result": LINK | {"optional": True}}, "link}, if there is one."),

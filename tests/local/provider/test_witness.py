@@ -18,7 +18,7 @@ def test_try_shows_requests_answers_acceptors_and_outcomes_until_the_end(desk: D
     assert [line for line in desk.lines if line[0] in "→←$=" or "acceptor" in line] == [
         f"→ POST {desk.api.site.url}/reports with credentials",
         "← 202 Accepted",
-        "no acceptor is on this stage, so the HTTP status decides",
+        "no acceptor matches (body.state is null), so the HTTP status decides",
         "= still running; next attempt in 3 s",
         f"→ GET {desk.api.site.url}/reports/r%2F1 with credentials",
         "← 200 OK",
@@ -36,6 +36,12 @@ def test_try_shows_requests_answers_acceptors_and_outcomes_until_the_end(desk: D
     assert {'{"q":"x"}', "Retry-After: 3".lower(), '{"id":"r/1"}', 'outputs: {"id":"r/1"}'} <= set(desk.lines)
     assert json.loads(desk.api.site.calls[0].body) == {"q": "x"}
     assert f"Idempotency-Key: {desk.api.site.calls[0].headers['Idempotency-Key']}" in desk.lines
+
+
+def test_try_says_where_no_acceptor_is_on_a_stage(desk: Desk) -> None:
+    acceptors = [{"state": "success", "matcher": "status", "expected": 200}]
+    assert desk.attempt(desk.report(acceptors=acceptors)) == 0
+    assert "no acceptor is on this stage, so the HTTP status decides" in desk.lines
 
 
 def test_try_masks_a_secret_wherever_it_turns_up(desk: Desk) -> None:

@@ -89,6 +89,20 @@ def test_the_first_acceptor_of_the_stage_that_matches_decides() -> None:
     assert judge([elsewhere, second], {"submit", "poll"}, envelope) == ("failure", elsewhere)
 
 
+@pytest.mark.parametrize(("parts", "stages"), [
+    ({}, "poll submit"), ({"matcher": "status", "expected": "2XX"}, "poll"),
+    ({"argument": "statusCode", "expected": [200, 201]}, "poll"), ({"expected": 200}, "poll"),
+    ({"expected": 20000}, "poll submit"), ({"expected": [200, "ok"]}, "poll submit"),
+    ({"argument": "body.done", "expected": True}, "poll submit"),
+    ({"argument": "statusCode == `403` && body.busy", "expected": True}, "poll submit"),
+    ({"matcher": "pathAll", "argument": "body[].status"}, "poll submit"), ({"on": ["poll"]}, "poll"),
+    ({"matcher": "status", "expected": 202, "on": ["submit", "result"]}, "result submit"), ({"on": []}, ""),
+], ids=str)  # fmt: skip
+def test_words_are_judged_in_submit_and_poll_alike_and_statuses_in_poll_alone(parts: Any, stages: str) -> None:
+    [found] = rules("http://a.example", acceptors=[DONE | parts]).acceptors
+    assert " ".join(sorted(found.stages)) == stages
+
+
 def test_an_acceptor_names_a_status_only_where_it_is_about_statuses() -> None:
     assert acceptor("3XX", matcher="status").names(303)
     assert acceptor(303, argument=Expression(" statusCode ")).names(303)
