@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from shared.codec import Json
 from shared.limits import Health
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
+from shared.provider.language.hint import LONGEST_HINT_SECONDS
 from shared.provider.language.polling import SPREAD
 from shared.provider.language.rules import Rules
 from shared.reasons import Reason, Trait, having
@@ -65,7 +66,8 @@ class Delays:
         """What the attempts about the tasks of these names found of the provider itself, for all workers.
 
         It is well if one reply was as it should be; then no error counts but the probe's. Jitter only lengthens a
-        pause, so that nobody comes back early; none is longer than a task may take, so that all get their last poll.
+        pause, so that nobody comes back early; none is longer than a task may take, so that all get their last poll,
+        and none that was asked for is longer than LONGEST_HINT_SECONDS: then the probe hears what is said by now.
         """
         pauses = [one.outcome.pause_seconds for one in findings.values() if isinstance(one.outcome, Retry | Failed)]
         longer, polling = self.random.uniform(1, SPREAD), self.rules.polling
@@ -75,7 +77,7 @@ class Delays:
         return Health(
             well=well,
             unwell=unwell,
-            pause_seconds=min(longer * max(pauses, default=0), polling.max_wait_time),
+            pause_seconds=min(longer * max(pauses, default=0), LONGEST_HINT_SECONDS, polling.max_wait_time),
             errors=0 if well else len(unwell),
             shortest_seconds=min(longer * max(polling.min_delay, LEAST_PAUSE_SECONDS), longest),
             longest_seconds=longest,

@@ -265,6 +265,14 @@ def test_no_pause_is_longer_than_a_task_may_take_whatever_jitter_does(asked: flo
     assert {made.health(found_).pause_seconds for _ in range(50)} == {100}
 
 
+@pytest.mark.parametrize("asked", [3601, 86_400, 9_999_999_999, 1e308])
+def test_no_pause_that_a_reply_asks_for_is_longer_than_an_hour(asked: float) -> None:
+    """C25."""
+    made = made_by(maxDelay=50_000, maxWaitTime=86_400)
+    found_ = named(found(Retry(2, Reason.HTTP, pause_seconds=asked)))
+    assert {made.health(found_).pause_seconds for _ in range(50)} == {3600}
+
+
 @pytest.mark.parametrize(("polling", "cap"), [
     ({"maxDelay": 600, "maxWaitTime": 100}, 100), ({"minDelay": 0, "maxDelay": 600, "maxWaitTime": 0.5}, 0.5),
     ({"minDelay": 20, "maxDelay": 20}, 20),

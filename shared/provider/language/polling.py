@@ -1,10 +1,5 @@
 """How often a provider is asked: as a reply says, or exponential delays, capped and spread; and for how long."""
 
-import math
-import re
-from contextlib import suppress
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from random import Random
 from typing import Annotated, Literal, TypeAlias
 
@@ -12,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import force_setattr
 
 from shared.codec import Json
-from shared.provider.language.expression import Expression
+from shared.provider.language.hint import LONGEST_HINT_SECONDS, Hint, told
 from shared.provider.language.part import YEAR_SECONDS, Count, Part, Positive, Seconds, says
 
 SPREAD = 1.2  # so far above its floor, at least, a delay is drawn: all who were told the same would come back together
@@ -21,24 +16,6 @@ DEFAULT_MAX_WAIT_SECONDS = 86_400.0
 
 Factor: TypeAlias = Annotated[float, Meta(ge=1, le=100)]
 Jitter: TypeAlias = Literal["full", "none"]
-_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")  # Python takes `1_0` and digits of other scripts as well
-
-Unit: TypeAlias = Literal["s", "ms", "epoch", "http-date"]
-
-
-class Hint(Part, frozen=True):
-    """Where a reply says when to ask again, and in which unit."""
-
-    argument: Annotated[Expression, says("what finds the hint")]
-    unit: Annotated[Unit, says("what it is given in; `epoch`: an instant in seconds since 1970")] = "s"
-
-
-_BUILT_IN = (
-    Hint(argument=Expression('headers."retry-after-ms"'), unit="ms"),
-    Hint(argument=Expression('headers."x-ms-retry-after-ms"'), unit="ms"),
-    Hint(argument=Expression('headers."retry-after"'), unit="s"),
-    Hint(argument=Expression('headers."retry-after"'), unit="http-date"),
-)
 
 
 class Polling(Part, frozen=True):
@@ -48,12 +25,12 @@ class Polling(Part, frozen=True):
     min_delay: Annotated[Seconds, says("the shortest delay, but for `initialDelay`; hints are raised to it")] = (
         DEFAULT_MIN_DELAY_SECONDS
     )
-    max_delay: Annotated[Seconds, says("the longest computed delay; hints are not shortened to it")] = 120.0
+    max_delay: Annotated[Seconds, says("the longest computed delay; of a hint an hour counts even so")] = 120.0
     multiplier: Annotated[Factor, says("how delays grow")] = 2.0
     jitter: Annotated[
         Jitter, says("`full`: drawn from `minDelay` to the computed delay; `none`: no delay is spread, for replays")
     ] = "full"
-    hints: Annotated[tuple[Hint, ...], says("where replies say when to ask again, before Retry-After")] = ()
+    hints: Annotated[tuple[Hint, ...], says("where replies say when to ask again, beside Retry-After")] = ()
     max_wait_time: Annotated[Positive, says("from the first submit until the task fails with `timeout`")] = (
         DEFAULT_MAX_WAIT_SECONDS
     )
@@ -73,21 +50,16 @@ class Polling(Part, frozen=True):
         return self.min_delay if self.initial_delay is UNSET else self.initial_delay
 
     def hinted(self, envelope: dict[str, Json], now: int) -> float | None:
-        """Seconds from `now` (epoch ms) until a reply asks to be asked again, at least `min_delay`; None: it does not.
+        """Seconds from `now` (epoch ms) until a reply asks to be asked again (`told`); None: it does not.
 
-        The file's hints come first, then retry-after-ms, x-ms-retry-after-ms and Retry-After (RFC 9110, 10.2.3). A hint
-        overrides the backoff and is never shortened. An instant is read by the reply's own clock, its `Date`; by ours
-        where that is missing or junk.
+        A hint overrides the backoff. It is raised to `min_delay`, and never beyond the longest delay and an hour.
         """
-        said_at = now / 1000
-        with suppress(*_NO_HINT):
-            said_at = _instant(envelope["headers"]["date"])
-        for hint in (*self.hints, *_BUILT_IN):
-            with suppress(*_NO_HINT):
-                seconds = _seconds(hint.argument.of(envelope), hint.unit, said_at)
-                if math.isfinite(seconds):
-                    return max(seconds, self.min_delay)
-        return None
+        seconds = told(envelope, now / 1000, self.hints)
+        return None if seconds is None else self.bounded(seconds)
+
+    def bounded(self, seconds: float) -> float:
+        """How much of a hint counts for a task."""
+        return max(self.min_delay, min(seconds, max(LONGEST_HINT_SECONDS, self.max_delay)))
 
     def after_pending(self, number: int, random: Random, left: float = YEAR_SECONDS) -> float | None:
         """Seconds to wait after the `number`-th pending reply (1 is the submit's), as `drawn` does."""
@@ -119,27 +91,3 @@ class Polling(Part, frozen=True):
             return min(self.max_delay, self.min_delay * self.multiplier ** (number - 1))
         except OverflowError:
             return self.max_delay
-
-
-_NO_HINT = (ValueError, OverflowError, TypeError, IndexError, KeyError)
-"""What `_seconds` and `_instant` raise for what is none."""
-
-
-def _seconds(value: Json, unit: Unit, said_at: float) -> float:
-    """Seconds from `said_at` (epoch seconds)."""
-    if unit == "http-date":
-        return _instant(value) - said_at
-    if isinstance(value, bool) or (isinstance(value, str) and not _NUMBER.fullmatch(value.strip())):
-        raise ValueError("no number")
-    number = float(value)
-    if unit == "epoch":
-        return number - said_at
-    if number < 0:
-        raise ValueError("-1 is how some say that they do not know")
-    return number / 1000 if unit == "ms" else number
-
-
-def _instant(value: Json) -> float:
-    """Epoch seconds of a date as HTTP writes it; one without a zone is in UTC."""
-    date = parsedate_to_datetime(value if isinstance(value, str) else "")
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
