@@ -52,9 +52,9 @@ class Attachment(Mask):
         headers = call.headers | self.headers
         return dataclasses.replace(call, url=_without(call.url, self.query), headers=headers, query=query)
 
-    def may_be_in(self, body: bytes) -> bool:
+    def may_be_in(self, body: bytes, content_type: str = "") -> bool:
         """Whether a secret, or a pair that has been masked already, may stand in an encoded body."""
-        return super().may_be_in(body) or (bool(self._pairs) and MASKED.encode() in body)
+        return super().may_be_in(body, content_type) or (bool(self._pairs) and MASKED.encode() in body)
 
     def text(self, text: str) -> str:
         """The text without secrets. A link without its key still works: the key is attached to it again."""

@@ -7,23 +7,35 @@ from functools import lru_cache
 from shared.codec import Json
 
 MASKED = "MASKED"  # in place of a secret. It looks the same inside a URL
+SHORTEST_CORE = 8  # characters of base64 that are taken for a secret: fewer may stand in data by chance
+
+_ESCAPED_LETTER = re.compile(
+    rb"\\u00(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa])"
+)  # in JSON even a letter or digit may be escaped
+_OTHER_CHARSET = re.compile(r"(?i)charset=[\"' ]*+(?!utf-?8|(?:us-)?ascii|iso-8859|latin|windows-125)")
 
 
 class Mask:
-    """What has been learned, `known`, is replaced wherever it turns up: in texts, URLs, bodies."""
+    """What has been learned, `known`, is replaced wherever it turns up: in texts, URLs, bodies.
+
+    In base64 too, plain or URL-safe, with or without padding, and wherever it stands in what was encoded.
+    """
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
+        self._longest_first: list[str] = []
 
     def learn(self, secret: str, stand_in: str = MASKED) -> None:
         """Hide this text from now on."""
         if secret:
             self.known[secret] = stand_in
+            self._longest_first = sorted(self.known, key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        for secret in sorted(self.known, key=len, reverse=True):
-            text = _spelled(secret).sub(self.known[secret].replace("\\", r"\\"), text)
+        for secret in self._longest_first:
+            if any(trace in text for trace in _traces(secret)):
+                text = _spelled(secret).sub(self.known[secret].replace("\\", r"\\"), text)
         return text
 
     def value(self, value: Json) -> Json:
@@ -39,9 +51,13 @@ class Mask:
                 return [self.value(one) for one in value]
         return value
 
-    def may_be_in(self, body: bytes) -> bool:
+    def may_be_in(self, body: bytes, content_type: str = "") -> bool:
         """Whether a secret may stand in an encoded body; false only where none does. Far cheaper than to look."""
-        return any(_trace(text).encode() in body for one in self.known for text in (one, _in_base64(one)))
+        if not self.known:
+            return False
+        if _OTHER_CHARSET.search(content_type) or _ESCAPED_LETTER.search(body):
+            return True
+        return any(trace.encode() in body for secret in self.known for trace in _traces(secret))
 
 
 def spellings(text: str) -> str:
@@ -49,18 +65,40 @@ def spellings(text: str) -> str:
     return "".join(map(_spellings, text))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _spelled(secret: str) -> re.Pattern[str]:
-    return re.compile(f"{spellings(secret)}|{spellings(_in_base64(secret))}")
+    any_digit, padding = f"(?:[0-9A-Za-z]|{_in_base64('+')}|{_in_base64('/')})", f"(?:{spellings('=')})"
+    cores = [f"{_in_base64(core)}{any_digit}?{padding}{{0,2}}" for core in _cores(secret)]
+    return re.compile("|".join([spellings(secret), *(cores or [spellings(_base64(secret))])]))
 
 
-def _in_base64(text: str) -> str:
+@lru_cache(maxsize=512)
+def _traces(secret: str) -> tuple[str, ...]:
+    """Texts, one of which is in every text that `_spelled` finds the secret in: what is spelled in one way only."""
+    texts = [secret, *(_cores(secret) or [_base64(secret)])]
+    return tuple(max(re.split("[^0-9A-Za-z]", text), key=len) for text in texts)
+
+
+def _base64(text: str) -> str:
     return base64.b64encode(text.encode(errors="surrogatepass")).decode()
 
 
-def _trace(text: str) -> str:
-    """The longest part of a text that is spelled in one way only."""
-    return max(re.split("[^0-9A-Za-z]", text), key=len)
+def _cores(text: str) -> list[str]:
+    """What base64 makes of a text for certain, whatever stood before and behind it: for each of three alignments.
+
+    The digits at its edges hold bits of its neighbours. None for a text so short that this might stand anywhere.
+    """
+    plain, cores = text.encode(errors="surrogatepass"), []
+    for before, first in ((0, 0), (1, 2), (2, 3)):
+        encoded = base64.b64encode(bytes(before) + plain).decode()
+        cores.append(encoded[first : (before + len(plain)) * 8 // 6])
+    return [core for core in cores if len(core) >= SHORTEST_CORE]
+
+
+def _in_base64(core: str) -> str:
+    """A regular expression for digits of base64, in either alphabet (RFC 4648, 4 and 5)."""
+    other = {"+": "-", "/": "_"}
+    return "".join(f"(?:{_spellings(one)}|{other[one]})" if one in other else one for one in core)
 
 
 def _spellings(character: str) -> str:

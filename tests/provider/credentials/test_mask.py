@@ -3,6 +3,7 @@
 import base64
 import json
 import time
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -27,7 +28,9 @@ SPELLINGS = [
     json.dumps(SECRET, ensure_ascii=False)[1:-1],
     json.dumps(SECRET)[1:-1].replace("/", r"\/").replace("&", r"\u0026").replace("<", r"\u003C"),
     json.dumps(json.dumps(SECRET))[3:-3], base64.b64encode(SECRET.encode()).decode(),
-    quote(base64.b64encode(SECRET.encode()).decode(), safe=""),
+    quote(base64.b64encode(SECRET.encode()).decode(), safe=""), base64.b64encode(SECRET.encode()).decode().rstrip("="),
+    base64.urlsafe_b64encode(SECRET.encode()).decode(), base64.urlsafe_b64encode(SECRET.encode()).decode().rstrip("="),
+    base64.b64encode(SECRET.encode()).decode().replace("/", r"\/").replace("+", r"\u002b"),
 ]  # fmt: skip
 
 
@@ -43,6 +46,68 @@ def test_any_secret_is_hidden(secret: str, spelled: object) -> None:
     assert callable(spelled)
     assert mask(secret).text(spelled(secret)) == MASKED
     assert mask(secret).may_be_in(json.dumps(spelled(secret)).encode())
+
+
+LONG = st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=40)
+
+
+@settings(deadline=None)
+@given(LONG, st.binary(max_size=8), st.binary(max_size=8), st.booleans(), st.booleans(), st.sampled_from([str, quote]))
+def test_any_secret_is_hidden_wherever_it_stands_in_base64(
+    secret: str, before: bytes, behind: bytes, safe: bool, padded: bool, spelled: Callable[[str], str]
+) -> None:
+    """C32: what is left decodes to no more than a character of it at either edge."""
+    encoded = (base64.urlsafe_b64encode if safe else base64.b64encode)(before + secret.encode() + behind).decode()
+    text = spelled(encoded if padded else encoded.rstrip("="))
+    assert mask(secret).may_be_in(json.dumps(text).encode())
+    hidden = mask(secret).text(text)
+    left, _, rest = hidden.partition(MASKED)
+    assert MASKED in hidden
+    assert len(left) <= len(spelled(encoded[: (len(before) * 8 + 5) // 6]))
+    assert len(rest) <= len(spelled(encoded)) - len(spelled(encoded[: (len(before) + len(secret.encode())) * 8 // 6]))
+
+
+@pytest.mark.parametrize("user", ["", "u", "us", "use", "user:"])
+def test_a_secret_in_the_header_of_user_and_password_is_hidden(user: str) -> None:
+    """C32."""
+    header = "Basic " + base64.b64encode(f"{user}hunter22-hunter22".encode()).decode()
+    hidden = mask("hunter22-hunter22").text(f"you sent {header}; no")
+    assert hidden.startswith("you sent Basic ")
+    assert hidden.endswith("MASKED; no")
+    assert len(hidden) <= len(f"you sent Basic {header[6 : 6 + len(user) * 2]}MASKED; no")
+
+
+@pytest.mark.parametrize("secret", ["a", "ab", "abcde"])
+def test_a_short_secret_is_hidden_in_base64_that_is_all_of_it_and_nowhere_by_chance(secret: str) -> None:
+    encoded = base64.b64encode(secret.encode()).decode()
+    assert mask(secret).text(encoded) == MASKED
+    for other in (base64.b64encode(f"12{secret}34".encode()).decode(), encoded.rstrip("=") + "Zz"):
+        assert mask(secret).text(other) in (other, other.replace(secret, MASKED), other.replace(encoded, MASKED))
+
+
+@pytest.mark.parametrize("content_type", [
+    "text/plain; charset=utf-16", 'text/csv; charset="UTF-32LE"', "text/plain;charset=cp037",
+    "text/plain; charset=utf-7",
+])  # fmt: skip
+def test_a_body_in_a_charset_that_writes_letters_otherwise_may_hold_a_secret(content_type: str) -> None:
+    """C32: the cheap test says no only where `text` finds nothing."""
+    body = "the sEcr3t-marker".encode(content_type.partition("charset=")[2].strip('"'))
+    assert mask("sEcr3t-marker").may_be_in(body, content_type)
+    for plain in (
+        "text/plain; charset=utf-8",
+        'text/csv; charset="UTF8"',
+        "text/plain;charset=ISO-8859-1",
+        "",
+        "text/csv",
+    ):
+        assert not mask("sEcr3t-marker").may_be_in(b"nothing of it", plain)
+
+
+def test_letters_may_be_escaped_in_json() -> None:
+    """C32."""
+    assert mask("sEcr3t-marker").may_be_in(rb'{"a": "\u0073Ecr3t-marker"}')
+    assert not mask("sEcr3t-marker").may_be_in(rb'{"a": "\u00e4\u0026\u003c\u0020"}')
+    assert not Mask().may_be_in(rb"\u0073")
 
 
 @pytest.mark.parametrize(("secret", "spelled"), [("a%", "a%25"), ("%", "%25"), ("a\\", r"a\u005c"), ("a\\", r"a\\")])
@@ -65,5 +130,6 @@ def test_the_longest_secret_is_hidden_first_and_stands_in_for_what_it_was_given(
 
 def test_a_text_that_almost_is_the_secret_costs_little() -> None:
     secret, began = "\\" * 2 + "%" * 8 + "key", time.monotonic()
-    mask(secret).text("\\" * 20_000 + "%25" * 20_000)
+    mask(secret).text("\\" * 20_000 + "%25" * 20_000 + "key")
+    mask("AAAAAAAAAAAA" * 20).text("A" * 20_000 + "QUFBQUFBQUFBQUFBQUFB" * 2_000 + "=" * 20_000)
     assert time.monotonic() - began < 5
