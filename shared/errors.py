@@ -48,11 +48,12 @@ class NotifyUnavailable(MeanwhileError):
 
 
 class TransportError(MeanwhileError):
-    """The provider gave no usable reply, for a `reason`."""
+    """The provider gave no usable reply, for a `reason`; `hint_seconds`: it says when to come back, to everybody."""
 
-    def __init__(self, detail: str, *, reason: Reason = Reason.TRANSPORT) -> None:
+    def __init__(self, detail: str, *, reason: Reason = Reason.TRANSPORT, hint_seconds: float | None = None) -> None:
         super().__init__(detail)
         self.reason = reason
+        self.hint_seconds = hint_seconds
 
 
 class SecretUnavailable(MeanwhileError):

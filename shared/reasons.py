@@ -54,7 +54,7 @@ class Reason(StrEnum):
     RESUBMIT = "resubmit", "The provider has lost its job; the next attempt submits a new one."
     UNAUTHORIZED = "unauthorized", "A 401; the next attempt comes with a new token."
     SECRET = "secret", "A secret cannot be read, or is not a line of text."
-    TOKEN = "token", "The token endpoint (`tokenUrl`) gave no token."
+    TOKEN = "token", "The token endpoint (`tokenUrl`) gave no token.", Trait.WHOLE_PROVIDER
     BROKEN = "the attempt broke", "A fault in Meanwhile itself; the log has its traceback."
 
 

@@ -45,7 +45,7 @@ class Attempt:
         except TransportError as error:
             if Trait.HOPELESS in error.reason.traits:
                 return Finding(Failed(error.reason, str(error)), self.record)
-            return self.delays.retry(self.record, self.now, error.reason)
+            return self.unanswered(error)
 
     def through(self, steps: Sequence[Operation], stage: Stage, response: Json = None) -> Finding:
         """What the reply to the last of these operations means, or the first that does not lead on to the next.
@@ -69,8 +69,13 @@ class Attempt:
         return self.concluded(verdict, acceptor, reply, stage)
 
     def hear(self, payload: Reply) -> Finding | None:
-        """What a callback says, read as a poll's reply; nothing is asked. Its result is the worker's to fetch."""
-        heard = enveloped(payload, structs.replace(self.rules.asks_again, decode="auto"), self.context)
+        """What a callback says, read as a poll's reply; nothing is asked. Its result is the worker's to fetch.
+
+        Raises TransportError where a secret cannot be read, so that it could not be hidden.
+        """
+        heard = enveloped(
+            payload, structs.replace(self.rules.asks_again, decode="auto"), self.context, self.exchange.hiding()
+        )
         self.keep(heard)
         verdict, acceptor = self.judged(heard, "poll")
         if heard.undecodable or verdict in ("retry", "resubmit"):
@@ -192,6 +197,12 @@ class Attempt:
         said, hint = self.rules.error.of(reply.envelope), self.rules.polling.hinted(reply.envelope, self.now)
         pause = hint if hint is not None and reply.status in (429, 503) else 0
         return self.delays.retry(record, self.now, reason, hint, said, pause)
+
+    def unanswered(self, error: TransportError) -> Finding:
+        """A retry; what the token endpoint says of it is kept with the end, and its hint is a pause for all."""
+        hint = None if error.hint_seconds is None else self.rules.polling.bounded(error.hint_seconds)
+        said = str(error) if error.reason is Reason.TOKEN else None
+        return self.delays.retry(self.record, self.now, error.reason, hint, said, hint or 0)
 
     def keep(self, reply: Decoded) -> None:
         """Keep the outputs so far; before there is a job none is recorded."""

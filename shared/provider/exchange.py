@@ -39,7 +39,10 @@ class Decoded:
 
 @dataclass(slots=True)
 class Exchange:
-    """Sends the operations of one attempt, all before `end`, with a token younger than `unauthorized_at` (epoch ms)."""
+    """Sends the operations of one attempt, all before `end`, with a token younger than `unauthorized_at` (epoch ms).
+
+    `hidden`: what is masked in replies beside the credentials.
+    """
 
     servers: Sequence[str]
     transport: "Transport"
@@ -47,10 +50,11 @@ class Exchange:
     clock: Callable[[], float] = time.monotonic
     end: float = 0
     unauthorized_at: int | None = None
+    hidden: tuple[str, ...] = ()
 
-    def begin(self, seconds: float, unauthorized_at: int | None) -> "Exchange":
+    def begin(self, seconds: float, unauthorized_at: int | None, hidden: tuple[str, ...] = ()) -> "Exchange":
         """The exchange of an attempt that ends in `seconds`."""
-        return dataclasses.replace(self, end=self.clock() + seconds, unauthorized_at=unauthorized_at)
+        return dataclasses.replace(self, end=self.clock() + seconds, unauthorized_at=unauthorized_at, hidden=hidden)
 
     @property
     def allowed(self) -> frozenset[Origin]:
@@ -123,15 +127,27 @@ class Exchange:
     ) -> Decoded:
         """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         since = (self.unauthorized_at or 0) / 1000
-        attachment = self.credentials.attach(self.seconds_left(operation.timeout), fresh=since > 0, since=since)
+        attachment = self._attachment(operation, fresh=since > 0, since=since)
         reply = self._sent(attachment, call, operation, acceptors)
         if reply.status == 401:
             self.credentials.refused(attachment)
             if not self.credentials.renewable:
-                fresh = self.credentials.attach(self.seconds_left(operation.timeout), fresh=True)
+                fresh = self._attachment(operation, fresh=True)
                 if (fresh.headers, fresh.query) != (attachment.headers, attachment.query):
                     attachment, reply = fresh, self._sent(fresh, call, operation, acceptors)
         return enveloped(reply, operation, context, attachment)
+
+    def _attachment(self, operation: Operation, *, fresh: bool, since: float = 0) -> Attachment:
+        return self._hiding(self.credentials.attach(self.seconds_left(operation.timeout), fresh=fresh, since=since))
+
+    def hiding(self) -> Attachment:
+        """What hides secrets in a payload that came by itself. Raises TransportError where one cannot be read."""
+        return self._hiding(self.credentials.hiding())
+
+    def _hiding(self, attachment: Attachment) -> Attachment:
+        for text in self.hidden:
+            attachment.learn(text)
+        return attachment
 
     def _sent(self, attachment: Attachment, call: Call, operation: Operation, acceptors: Sequence[Acceptor]) -> Reply:
         return self.transport.send(
@@ -157,7 +173,7 @@ def enveloped(reply: Reply, operation: Operation, context: dict[str, Json], atta
         body, undecodable = decode(reply, operation.decode), False
     except ValueError:
         body, undecodable = None, True
-    if attachment.may_be_in(reply.body):
+    if attachment.may_be_in(reply.body, reply.headers.get("content-type", "")):
         body = attachment.value(body)
     url = attachment.text(reply.url)
     envelope = {"statusCode": reply.status, "headers": attachment.value(reply.headers), "body": body}

@@ -58,13 +58,12 @@ class Provider:
         """One attempt within `seconds`, at `now` (epoch ms): the submit if there is no job yet, else a poll."""
         begun = now if record.submitted_at is None else record.submitted_at
         record = replace(record, attempts=record.attempts + 1, asked_at=now, submitted_at=begun)
-        exchange = self._exchange.begin(seconds, record.unauthorized_at)
-        context = self._context(task, record)
+        context, url = self._context(task, record), self._url(task, record)
+        exchange = self._exchange.begin(seconds, record.unauthorized_at, self._hidden(url))
         if self._callback_url and (record.outputs is None or not self.rules.poll):
-            try:
-                context["callback"] = {"url": self._callback_url(task, record.generation, record.resubmits)}
-            except SecretUnavailable:
+            if url is None:
                 return self.delays.retry(record, now, Reason.SECRET)
+            context["callback"] = {"url": url}
         finding = _bounded(task, record, Attempt(self.rules, self.delays, exchange, context, record, now).run())
         if isinstance(finding.outcome, Failed) and finding.outcome.reason == Reason.TIMEOUT:
             self.cancel(task, finding.record, seconds=exchange.seconds_left())
@@ -76,7 +75,11 @@ class Provider:
         Pending(0): ask now; Pending(inf): the next poll stays where it is.
         """
         context = self._context(task, record)
-        finding = Attempt(self.rules, self.delays, self._exchange, context, record, now).hear(payload)
+        exchange = self._exchange.begin(0, None, self._hidden(self._url(task, record)))
+        try:
+            finding = Attempt(self.rules, self.delays, exchange, context, record, now).hear(payload)
+        except TransportError:  # a secret cannot be read now, and what cannot be hidden is not kept
+            return None
         finding = finding and _bounded(task, record, finding)
         is_too_large = finding and isinstance(finding.outcome, Failed) and finding.outcome.reason == Reason.TOO_LARGE
         return None if is_too_large else finding
@@ -87,6 +90,24 @@ class Provider:
             return
         with suppress(TransportError):
             self._exchange.begin(seconds, None).send(self.rules.cancel, self._context(task, record))
+
+    def _url(self, task: Task, record: Record) -> str | None:
+        """`${callback.url}` of this job; None where there is none, or it cannot be signed now."""
+        with suppress(SecretUnavailable):
+            return self._callback_url(task, record.generation, record.resubmits) if self._callback_url else None
+        return None
+
+    def _hidden(self, url: str | None) -> tuple[str, ...]:
+        """What is hidden beside credentials: the token in the callback's URL, and what the provider signs with.
+
+        A key that cannot be read now hides nothing: tasks do not wait for what only their callbacks need.
+        """
+        hidden = [] if url is None else [url.rpartition("/")[2]]
+        if signature := self.rules.callback.signature:
+            with suppress(SecretUnavailable):
+                key = self._exchange.credentials.read_secret(signature.secret, fresh=False)
+                hidden += [key, key.removeprefix("whsec_")]  # as Standard Webhooks writes keys
+        return tuple(hidden)
 
     def _context(self, task: Task, record: Record) -> dict[str, Json]:
         """What the placeholders and expressions of this task may use."""

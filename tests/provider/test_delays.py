@@ -216,13 +216,15 @@ GOOD = (
     found(Pending(2)), found(Completed(1)), found(Failed(Reason.UPSTREAM), errors=2, reason="HTTP 422"), found(TIMEOUT),
 )  # fmt: skip
 BAD = (
-    *(found(Retry(2, reason), errors=1, reason=reason) for reason in (Reason.TRANSPORT, Reason.DEADLINE, Reason.HTTP)),
+    *(
+        found(Retry(2, reason), errors=1, reason=reason)
+        for reason in (Reason.TRANSPORT, Reason.DEADLINE, Reason.HTTP, Reason.TOKEN)
+    ),
     found(Failed(Reason.TOO_MANY_ERRORS), errors=4, reason="http"),
     found(TIMEOUT, errors=1, reason="deadline"),
 )
 SILENT = (
     found(Retry(2, Reason.ACCEPTOR), errors=1, reason="acceptor"),
-    found(Retry(2, Reason.TOKEN), errors=1, reason="token"),
     found(Failed(Reason.TOO_MANY_ERRORS), errors=4, reason="acceptor"),
     found(Failed(Reason.MISSING_INPUT), errors=1, reason="http"),
     found(Failed(Reason.CRASHED), errors=1, reason="http"),

@@ -33,7 +33,9 @@ class OAuth2(Part, frozen=True, kw_only=True, tag_field="type", tag="oauth2"):
     scopes: Annotated[tuple[str, ...], says("what the token is to allow")] = ()
     client_id: Annotated[str, says("a value, not a reference")]
     client_secret: Annotated[Reference, _SECRET]
-    client_auth: Annotated[Literal["basic", "post"], says("`basic`: in a header; `post`: in the form")] = "basic"
+    client_auth: Annotated[
+        Literal["basic", "post"], says("`basic`: in a header, form-encoded; `post`: in the form")
+    ] = "basic"
     params: Annotated[dict[str, Any], says("further fields of the token request")] = field(default_factory=dict)
 
 
