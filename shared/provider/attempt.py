@@ -73,9 +73,8 @@ class Attempt:
 
         Raises TransportError where a secret cannot be read, so that it could not be hidden.
         """
-        heard = enveloped(
-            payload, structs.replace(self.rules.asks_again, decode="auto"), self.context, self.exchange.hiding()
-        )
+        operation = structs.replace(self.rules.asks_again, decode="auto")
+        heard = enveloped(payload, operation, self.context, self.exchange.hiding())
         self.keep(heard)
         verdict, acceptor = self.judged(heard, "poll")
         if heard.undecodable or verdict in ("retry", "resubmit"):

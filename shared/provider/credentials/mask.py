@@ -1,6 +1,7 @@
 """Hides secrets in replies, and in whatever is shown or written down, in each spelling that they have on their way."""
 
 import base64
+import math
 import re
 from functools import lru_cache
 
@@ -24,15 +25,19 @@ class Mask:
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
         self._longest_first: list[str] = []
+        self._shortest: float = math.inf
 
     def learn(self, secret: str, stand_in: str = MASKED) -> None:
         """Hide this text from now on."""
         if secret:
             self.known[secret] = stand_in
             self._longest_first = sorted(self.known, key=len, reverse=True)
+            self._shortest = min(self._shortest, *map(len, _written(secret)))
 
     def text(self, text: str) -> str:
         """The text without secrets."""
+        if len(text) < self._shortest:  # most are, in a table
+            return text
         for secret in self._longest_first:
             if any(trace in text for trace in _traces(secret)):
                 text = _spelled(secret).sub(self.known[secret].replace("\\", r"\\"), text)
@@ -75,8 +80,13 @@ def _spelled(secret: str) -> re.Pattern[str]:
 @lru_cache(maxsize=512)
 def _traces(secret: str) -> tuple[str, ...]:
     """Texts, one of which is in every text that `_spelled` finds the secret in: what is spelled in one way only."""
-    texts = [secret, *(_cores(secret) or [_base64(secret)])]
-    return tuple(max(re.split("[^0-9A-Za-z]", text), key=len) for text in texts)
+    return tuple(max(re.split("[^0-9A-Za-z]", text), key=len) for text in _written(secret))
+
+
+@lru_cache(maxsize=512)
+def _written(secret: str) -> tuple[str, ...]:
+    """The shortest forms of a secret: as it is, and in base64."""
+    return (secret, *(_cores(secret) or [_base64(secret)]))
 
 
 def _base64(text: str) -> str:
