@@ -302,3 +302,9 @@ def test_an_api_that_tells_the_clients_secret_leaves_none_in_the_data() -> None:
         found = ask(provider(rules(site.url, security=[OAUTH | {"tokenUrl": site.url + "/token"}]), KNOWN)).outcome
     masked = {"status": "completed", "a": "MASKED", "b": "Basic MASKED", "c": "MASKED", "d": "MASKED"}
     assert found == Completed(masked)
+
+
+def test_a_url_that_cannot_be_asked_stays_a_fault_of_the_file() -> None:
+    schemes: list[Scheme] = [oauth("http://*.example/token")]
+    with fails("invalid-request"):
+        Credentials(schemes, KNOWN, Transport(1)).attach(20)
