@@ -1,4 +1,4 @@
-"""The callback function: `POST /callbacks/{provider}/{token}`, the one route that needs no signed request."""
+"""The callback function: `POST` and `GET /callbacks/{provider}/{token}`, the routes that need no signed request."""
 
 from typing import Any
 

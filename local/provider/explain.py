@@ -12,6 +12,7 @@ from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import lone
 from shared.provider.language.rules import ERROR, Rules
 from shared.provider.language.security import ApiKey, Http, OAuth2, Scheme
+from shared.provider.language.signature import BODY
 
 MEANS = {
     "pending": "counts as still running",
@@ -89,8 +90,14 @@ def _submit(rules: Rules, first_answer_seconds: float) -> Iterator[str]:
 def _callback(rules: Rules) -> Iterator[str]:
     if rules.calls_back and (signed := rules.callback.signature):
         prefix = f"{signed.prefix}…" if signed.prefix else signed.encoding
-        how = f"{signed.algorithm} as {prefix} in {signed.header}, with the key {signed.secret}"
-        yield f"It may call back: what it signs ({how}) is believed like a reply."
+        how = f"{signed.algorithm} as {prefix} in {signed.header}, with the key {_listed(signed.secret, 'or')}"
+        over = "" if signed.signed == BODY else f", over {signed.signed}"
+        yield f"It may call back: what it signs ({how}{over}) is believed like a reply."
+        if signed.timestamp:
+            most = span(signed.timestamp.tolerance)
+            yield f"A callback that was signed more than {most} before or after it comes is refused."
+        else:
+            yield "Callbacks do not say when they were signed, so they replace no partial data or outputs; polls do."
     elif rules.calls_back:
         yield "It may call back: unsigned, so the task is only asked about sooner."
 

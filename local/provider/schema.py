@@ -8,7 +8,7 @@ import msgspec
 
 from shared.codec import Json
 from shared.provider.language.expression import Expression
-from shared.provider.language.part import ABSENT, Part, Reference, Url
+from shared.provider.language.part import ABSENT, Part, Reference, References, Url
 from shared.provider.language.rules import Rules
 
 FORMATS: dict[str, type] = {"jmespath": Expression, "secret-reference": Reference, "uri": Url}
@@ -54,6 +54,9 @@ def rows(part: type[Part]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _text(kind: type) -> dict[str, Json]:
+    if kind is References:
+        one = _text(Reference)
+        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
     made: dict[str, Json] = {"type": "string", "format": next(name for name, one in FORMATS.items() if one is kind)}
     return made | ({"pattern": f"^(?:{Reference.PATTERN})$"} if kind is Reference else {})
 

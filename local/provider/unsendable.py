@@ -30,6 +30,8 @@ def unsendable(rules: Rules) -> Iterator[str]:
     yield from _credentials(rules)
     if signed := rules.callback.signature:
         yield from _header("$.callback.signature.header", signed.header)
+        if signed.timestamp and signed.timestamp.header:
+            yield from _header("$.callback.signature.timestamp.header", signed.timestamp.header)
     for location, operation in operations(rules):
         if not operation.url.startswith("${") and (reason := _url("1".join(literals(operation.url)), rules.servers[0])):
             yield f"{location}.url: {reason}"

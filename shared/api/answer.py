@@ -29,9 +29,9 @@ OUTAGES: dict[type[Exception], str] = {
 class Answer:
     """Status and body of an answer. `location` names the task whose status view tells more.
 
-    `etag` tells whether it says anything new; `preference_applied` which of the request's preferences it follows.
-    What makes an answer too large for Lambda is null, above all `data`; then `data_url` is there, null unless there is
-    a link.
+    `plain`: a text that is the whole answer, instead of `body`. `etag` tells whether it says anything new;
+    `preference_applied` which of the request's preferences it follows. What makes an answer too large for Lambda is
+    null, above all `data`; then `data_url` is there, null unless there is a link.
     """
 
     status: int
@@ -41,9 +41,14 @@ class Answer:
     location: Task | None = None
     etag: str | None = None
     preference_applied: str | None = None
+    plain: str | None = None
     text: str = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.plain is not None:
+            object.__setattr__(self, "content_type", "text/plain; charset=utf-8")
+            object.__setattr__(self, "text", self.plain)
+            return
         text = "" if self.status == 304 else dumps(self.body)
         if carried(text) > MAX_ANSWER_BYTES:
             large = [name for name, value in self.body.items() if carried(dumps(value)) > MAX_FIELD_BYTES]
@@ -74,6 +79,7 @@ class Answer:
             "ETag": self.etag,
             "Preference-Applied": self.preference_applied,
             "Retry-After": self.retry_after_seconds,
+            "X-Content-Type-Options": None if self.plain is None else "nosniff",  # no browser takes it for a page
             "Location": self.location and f"{_base(event)}/tasks?{urlencode(structs.asdict(self.location))}",
         }
         return {name: str(value) for name, value in headers.items() if value is not None}

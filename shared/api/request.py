@@ -3,6 +3,7 @@
 import base64
 import binascii
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from shared.task import Task
 MAX_BODY_BYTES = 64 * 1024
 MAX_GROUP = BOUNDS["group"].most // 4  # characters, each of up to four bytes
 MAX_BATCH_BYTES = 1024 * 1024
+GZIP = b"\x1f\x8b"  # what such a body begins with (RFC 1952, 2.3.1), and no JSON
 FIELDS = {"provider", "name", "input", "group", "notify"}
 BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
 """What may stand before the routes in a path when an API is mapped into a custom domain."""
@@ -29,13 +31,28 @@ Event = Mapping[str, Any]
 class Callback:
     """What a provider sent to a callback URL, to be verified: the last two parts of its path, headers in lower case.
 
-    `body` None: it is larger than MAX_BODY_BYTES, or cannot be read.
+    `body`: just the bytes that were sent; None: it is larger than MAX_BODY_BYTES, or cannot be read, or it was a GET,
+    which has none. `unpacked`: the same bytes, or those that were sent compressed. `handshake`: a text that the
+    provider wants back before it calls.
     """
 
     provider: str
     token: str
     headers: dict[str, str]
     body: bytes | None
+    handshake: str | None = None
+
+    @property
+    def unpacked(self) -> bytes | None:
+        """The body without gzip, of which its own first bytes tell; None where it is damaged or larger than allowed."""
+        if self.body is None or not self.body.startswith(GZIP):
+            return self.body
+        stream = zlib.decompressobj(wbits=31)
+        try:
+            text = stream.decompress(self.body, MAX_BODY_BYTES + 1)
+        except zlib.error:
+            return None
+        return text if stream.eof and not stream.unused_data and len(text) <= MAX_BODY_BYTES else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +113,27 @@ def named_in_url(event: Event, default_provider: str) -> Task:
 
 
 def callback(event: Event) -> Callback:
-    """`POST /callbacks/{provider}/{token}`. Raises NotFound for another path."""
+    """`POST` or `GET /callbacks/{provider}/{token}`. Raises NotFound for another path."""
     found = re.search(r"/callbacks/([^/]+)/([^/]+)$", event.get("rawPath") or event.get("path") or "")
     if found is None:
         raise NotFound("there is no such callback", field="path")
-    headers = {name.lower(): value for name, value in (event.get("headers") or {}).items() if value is not None}
+    context = event.get("requestContext") or {}
+    is_post = (event.get("httpMethod") or context.get("http", {}).get("method")) == "POST"
     try:
-        body = _bytes(event)
+        body = _bytes(event) if is_post else None
+        handshake = _query(event).get("validationToken") if body == b"" else None
     except Problem:
-        body = None
-    return Callback(provider=found[1], token=found[2], headers=headers, body=body)
+        body = handshake = None
+    return Callback(provider=found[1], token=found[2], headers=_headers(event), body=body, handshake=handshake)
+
+
+def _headers(event: Event) -> dict[str, str]:
+    """By names in lower case; what was sent more than once is joined by commas (RFC 9110, 5.3)."""
+    once = {name: [value] for name, value in (event.get("headers") or {}).items() if value is not None}
+    joined: dict[str, str] = {}
+    for name, values in (once | (event.get("multiValueHeaders") or {})).items():
+        joined[name.lower()] = ", ".join([*filter(None, [joined.get(name.lower())]), *values])
+    return joined
 
 
 def _task_request(body: dict[str, Json], default_provider: str, prefers: Preferences) -> TaskRequest:
@@ -182,18 +210,22 @@ def _bytes(event: Event, most_bytes: int = MAX_BODY_BYTES) -> bytes:
 
 
 def _named_in_query(event: Event, parameter: str, default_provider: str) -> Task:
-    """The task that a query names; of a parameter given twice the last counts, in both event shapes."""
-    if "rawQueryString" in event:
-        try:
-            query = dict(parse_qsl(event["rawQueryString"], keep_blank_values=True, errors="strict"))
-        except UnicodeDecodeError as error:
-            raise BadRequest("the query is not UTF-8", field="query") from error
-    else:
-        query = dict(event.get("queryStringParameters") or {})
+    """The task that a query names."""
+    query = _query(event)
     _refuse_unknown(query, {parameter, "provider"})
     if parameter not in query:
         raise BadRequest(f"the query parameter {parameter} is missing", field=parameter)
     return Task.named(query.get("provider", default_provider), query[parameter])
+
+
+def _query(event: Event) -> dict[str, str]:
+    """The query; of a parameter given twice the last counts, in both event shapes."""
+    if "rawQueryString" not in event:
+        return dict(event.get("queryStringParameters") or {})
+    try:
+        return dict(parse_qsl(event["rawQueryString"], keep_blank_values=True, errors="strict"))
+    except UnicodeDecodeError as error:
+        raise BadRequest("the query is not UTF-8", field="query") from error
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: set[str]) -> None:

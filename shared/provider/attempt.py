@@ -1,5 +1,6 @@
 """One attempt: the operations that ask a provider about one task, and what their replies mean."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,20 +70,22 @@ class Attempt:
         return self.concluded(verdict, acceptor, reply, stage)
 
     def hear(self, payload: Reply) -> Finding | None:
-        """What a callback says, read as a poll's reply; nothing is asked. Its result is the worker's to fetch.
+        """What a signed callback says, read as a poll's reply; nothing is asked. Its result is the worker's to fetch.
 
-        Raises TransportError where a secret cannot be read, so that it could not be hidden.
+        It has no status, for nobody has signed one. What no acceptor knows tells nothing.
         """
         operation = structs.replace(self.rules.asks_again, decode="auto")
-        heard = enveloped(payload, operation, self.context, self.exchange.hiding())
-        self.keep(heard)
-        verdict, acceptor = self.judged(heard, "poll")
-        if heard.undecodable or verdict in ("retry", "resubmit"):
+        decoded = enveloped(payload, operation, self.context, self.exchange.hiding())
+        heard = dataclasses.replace(decoded, envelope=decoded.envelope | {"statusCode": None})
+        acceptors = (one for one in self.rules.acceptors if one.on & self.stages("poll"))
+        acceptor = next((one for one in acceptors if one.matches(heard.envelope)), None)
+        if heard.undecodable or acceptor is None or acceptor.state in ("retry", "resubmit"):
             return None
-        if verdict == "pending" or (verdict == "success" and self.rules.result_steps):
+        self.keep(heard)
+        if acceptor.state == "pending" or (acceptor.state == "success" and self.rules.result_steps):
             self.learn(heard)
-            return Finding(Pending(0 if verdict == "success" else math.inf), self.record)
-        match finding := self.concluded(verdict, acceptor, heard, "poll"):
+            return Finding(Pending(0 if acceptor.state == "success" else math.inf), self.record)
+        match finding := self.concluded(acceptor.state, acceptor, heard, "poll"):
             case Finding(Completed() | Failed(reason=Reason.UPSTREAM)):
                 return finding
         return None

@@ -141,7 +141,7 @@ class Exchange:
         return self._hiding(self.credentials.attach(self.seconds_left(operation.timeout), fresh=fresh, since=since))
 
     def hiding(self) -> Attachment:
-        """What hides secrets in a payload that came by itself. Raises TransportError where one cannot be read."""
+        """What hides secrets in a payload that came by itself."""
         return self._hiding(self.credentials.hiding())
 
     def _hiding(self, attachment: Attachment) -> Attachment:

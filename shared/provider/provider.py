@@ -76,10 +76,7 @@ class Provider:
         """
         context = self._context(task, record)
         exchange = self._exchange.begin(0, None, self._hidden(self._url(task, record)))
-        try:
-            finding = Attempt(self.rules, self.delays, exchange, context, record, now).hear(payload)
-        except TransportError:  # a secret cannot be read now, and what cannot be hidden is not kept
-            return None
+        finding = Attempt(self.rules, self.delays, exchange, context, record, now).hear(payload)
         finding = finding and _bounded(task, record, finding)
         is_too_large = finding and isinstance(finding.outcome, Failed) and finding.outcome.reason == Reason.TOO_LARGE
         return None if is_too_large else finding
@@ -104,9 +101,10 @@ class Provider:
         """
         hidden = [] if url is None else [url.rpartition("/")[2]]
         if signature := self.rules.callback.signature:
-            with suppress(SecretUnavailable):
-                key = self._exchange.credentials.read_secret(signature.secret, fresh=False)
-                hidden += [key, key.removeprefix("whsec_")]  # as Standard Webhooks writes keys
+            for reference in signature.secret:
+                with suppress(SecretUnavailable):
+                    key = self._exchange.credentials.read_secret(reference, fresh=False)
+                    hidden += [key, key.removeprefix("whsec_")]  # as Standard Webhooks writes keys
         return tuple(hidden)
 
     def _context(self, task: Task, record: Record) -> dict[str, Json]:

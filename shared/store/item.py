@@ -52,7 +52,8 @@ class Item:
     """What is known of a task. Values that the item lacks are None; `data` may be Spilled.
 
     `turn` and `holder` are of the last holder that wrote, `finished` is the last turn whose attempt is known to have
-    ended, `crashes` counts the turns in a row that ended their workers, `news` how often a callback told something.
+    ended, `crashes` counts the turns in a row that ended their workers, `news` how often a callback told something,
+    `told_at` is when the last such was signed, `replied_at` when an attempt last saved what it learned.
     """
 
     task: Task
@@ -64,11 +65,13 @@ class Item:
     expires_at: Instant | None = None
     submitted_at: Instant | None = None
     resubmits: Count = 0
+    replied_at: Instant | None = None
     turn: Count = 0
     holder: str = ""
     finished: Count | None = None
     crashes: Count = 0
     news: Count = 0
+    told_at: Instant | None = None
     input_digest: str
     group: str = ""
     begun_by: str = field(default="", compare=False)
@@ -88,6 +91,10 @@ class Item:
         """Whether it is this generation that is open."""
         return self.status == "pending" and self.generation == generation
 
+    def is_news(self, told_at: int | None) -> bool:
+        """Whether what was signed then (None: without an instant) is later than all that is known here."""
+        return told_at is not None and told_at > max(self.told_at or 0, self.replied_at or 0)
+
     def expired(self, now: int) -> bool:
         """Whether the TTL has passed at `now` (ms); DynamoDB deletes such items only hours or days later."""
         return self.expires_at is not None and self.expires_at <= now // 1000
@@ -106,6 +113,7 @@ class Attempt(TypedDict):
 
     submitted_at: NotRequired[Instant]
     resubmits: NotRequired[Count]
+    replied_at: NotRequired[Instant]
 
 
 def packed(value: Json, name: str) -> str | bytes:

@@ -21,7 +21,7 @@ from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_
 from shared.store.rows import parse, parse_row, read
 from shared.store.spill import Spill
 from shared.store.table import Superseded, Table, unchanged
-from shared.store.turns import Holder, held, of_job, take_over
+from shared.store.turns import Holder, held, of_job, of_news, take_over
 from shared.task import Task
 
 Ended: TypeAlias = Item | Superseded | None  # what became of an end; None where the item was not to be read back
@@ -75,7 +75,7 @@ class Store:
         sets |= {"input": packed(input_, "input"), "input_digest": digest(input_), "updated_at": now}
         sets |= {"begun_by": secrets.token_hex(8)} | ({"notify": {notify}} if notify else {})
         removed = "#expires_at, #completed_at, #error, #partial, #attempt, #turn, #holder, #finished, #crashes, #news"
-        removed += "" if keep_outputs else ", #outputs"
+        removed += ", #told_at" + ("" if keep_outputs else ", #outputs")
         removed += "" if seen else ", #data"
         first = "#generation = if_not_exists(#generation, :created_at) + :one"
         if seen:
@@ -118,7 +118,7 @@ class Store:
         too, where the item counts more resubmits than the record, or as many as a `resubmit`: that job is lost, and
         the one after it must not be; and where it has `news` that the record does not know. Raises StoreTooLarge.
         """
-        known = {"submitted_at": record.submitted_at, "resubmits": record.resubmits}
+        known = {"submitted_at": record.submitted_at, "resubmits": record.resubmits, "replied_at": now}
         attempt = {name: value for name, value in known.items() if value is not None}
         mine, in_turn = held(by, ended=True)
         sets = mine | {"updated_at": now, "attempt": attempt, "partial": packed(record.partial, "partial")}
@@ -132,18 +132,24 @@ class Store:
         values = sets | job | {"news": record.news}
         return self._write(task, record.generation, expression, values, in_turn + same_job + no_news)
 
-    def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
+    def learn(
+        self, task: Task, record: Record, now: int, *, seen: Record | None = None, told_at: int | None = None
+    ) -> Superseded | None:
         """Keep outputs and partial data that came by themselves, unless the job is lost by now. Raises StoreTooLarge.
 
         A worker may be at the same task: its attempt is not touched, and what it saves without knowing of this is
-        refused, as `news` counts up.
+        refused, as `news` counts up. `seen`: what they replace; Superseded where that is not there any more. `told_at`:
+        when they were signed; Superseded where something later is known.
         """
         known = {"outputs": record.outputs, "partial": record.partial}
-        sets = {"updated_at": now} | {name: packed(value, name) for name, value in known.items() if value is not None}
+        told = {name: packed(value, name) for name, value in known.items() if value is not None}
         none_yet = "attribute_not_exists(#attempt) OR " if record.resubmits == 0 else ""
         same_job = f" AND ({none_yet}#attempt.#resubmits = :resubmits)"
-        values = sets | {"resubmits": record.resubmits, "one": 1}
-        return self._write(task, record.generation, f"SET {_assigned(sets)} ADD #news :one", values, same_job)
+        replaced = {name: packed(getattr(seen, name), name) for name in told} if seen else {}
+        values, later = of_news(told_at, replaced)
+        sets = {"updated_at": now} | told | ({} if told_at is None else {"told_at": told_at})
+        values |= sets | {"resubmits": record.resubmits, "one": 1}
+        return self._write(task, record.generation, f"SET {_assigned(sets)} ADD #news :one", values, same_job + later)
 
     def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
         """Add one more to be told of a pending generation's end. Superseded, too, where MAX_NOTIFY wait already."""

@@ -5,6 +5,7 @@ claims: so who has a task that came back takes it over in the item, before anybo
 holder's save or failure is taken, though its worker is still at it.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ HELD = f" AND ({LOWER} OR (#turn = :turn AND #holder = :holder))"
 UNFINISHED = " AND (attribute_not_exists(#finished) OR #finished <> :before)"
 LAST_UNFINISHED = " AND attribute_exists(#turn) AND (attribute_not_exists(#finished) OR #finished <> #turn)"
 REQUEUED = " AND (attribute_not_exists(#turn) OR #turn < :lost)"
+INSTANTS_OF_NEWS = ("#told_at", "#attempt.#replied_at")
 LEAP = 2**20
 """By so much reconcile raises the turn of what Redis has lost: nobody claimed it as often since it was written here."""
 Before: TypeAlias = Literal["none", "death", "unknown"]  # whether the turn before ended its worker
@@ -56,6 +58,22 @@ def of_job(resubmits: int | None, *, is_next: bool = False) -> tuple[dict[str, A
     earlier = "<" if is_next else "<="
     condition = f" AND (attribute_not_exists(#attempt) OR #attempt.#resubmits {earlier} :resubmits)"
     return {"resubmits": resubmits}, condition
+
+
+def of_news(told_at: int | None, seen: Mapping[str, str | bytes]) -> tuple[dict[str, Any], str]:
+    """The values and the condition that nothing later than `told_at` is known, and that the values `seen` still stand.
+
+    Without `told_at` that does not matter. A null that was seen may not stand there at all.
+    """
+    values: dict[str, Any] = {}
+    conditions: list[str] = []
+    if told_at is not None:
+        conditions = [f"(attribute_not_exists({one}) OR {one} < :told_at)" for one in INSTANTS_OF_NEWS]
+    for name, value in seen.items():
+        values[f"seen_{name}"] = value
+        absent = f"attribute_not_exists(#{name}) OR " if value == "null" else ""
+        conditions.append(f"({absent}#{name} = :seen_{name})")
+    return values, "".join(f" AND {one}" for one in conditions)
 
 
 def take_over(table: Table, task: Task, generation: int, by: Holder, came_back: int) -> Item | Superseded:

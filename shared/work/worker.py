@@ -25,6 +25,7 @@ from shared.work.parts import Parts
 from shared.work.settle import Settlement
 from shared.work.turn import Instant, Turn, holder_of
 
+_NOTHING_TOLD = {"outputs": None, "partial": None}  # what a callback may tell that is kept
 UNREADABLE_SECONDS = 60.0  # how long a task waits whose record a later version of this code wrote
 
 
@@ -79,11 +80,12 @@ class Worker:
             with suppress(StoreUnavailable):
                 self.parts.store.finished(hold.task, hold.generation, by)
 
-    def hear(self, item: Item, payload: Reply) -> Settlement | None:
+    def hear(self, item: Item, payload: Reply, signed_at: int | None = None) -> Settlement | None:
         """What a callback says of a pending item, stored; None where the provider is to be asked now.
 
         The settlement's hold has no token: the caller decides what becomes of the task in Redis. A failure is none of a
-        job that follows the lost one.
+        job that follows the lost one. Older news never replaces newer: only what was signed (epoch ms) later than all
+        that is known may; other news adds what is not known yet, and for the rest the provider is asked.
         """
         hold, record = Hold(item.task, item.generation, token=""), record_of(item)
         finding = self.parts.providers[item.task.provider].hear(item.task, record, payload, now=self.parts.clock())
@@ -93,14 +95,21 @@ class Worker:
             jobless = replace(finding.record, outputs=None)  # its job is over: there is none to cancel
             settlement = self.keeper.keep(Turn(hold, self.keeper.instant()), record, Finding(finding.outcome, jobless))
             return None if settlement.item and settlement.item.status == "pending" else settlement
-        told = {name: getattr(finding.record, name) for name in ("outputs", "partial")}
-        news: dict[str, Any] = {name: None if value == getattr(record, name) else value for name, value in told.items()}
-        if news != dict.fromkeys(told):  # the rest is as it was read: a worker may have written since
-            with suppress(StoreTooLarge):  # partial data is what one can do without
-                self.parts.store.learn(item.task, replace(record, **news), self.parts.clock())
-        if finding.outcome.delay_seconds == 0:
+        told = _differing(record, finding.record)
+        is_news = item.is_news(signed_at)
+        news = told if is_news else _lacking(record, told)
+        if news and not self._learned(item, record, news, signed_at if is_news else None):
+            return None
+        if finding.outcome.delay_seconds == 0 or news != told:
             return None
         return Settlement(hold, counts_as="snoozed", outcome=finding.outcome)
+
+    def _learned(self, item: Item, seen: Record, news: dict[str, Any], signed_at: int | None) -> bool:
+        """Store news; whether what it replaces was there still. The rest is as it was: a worker may have written."""
+        record, now = replace(seen, **(_NOTHING_TOLD | news)), self.parts.clock()
+        with suppress(StoreTooLarge):  # partial data is what one can do without
+            return self.parts.store.learn(item.task, record, now, seen=seen, told_at=signed_at) is None
+        return True
 
     def _work(self, claimed: Claimed, turn: Turn) -> Settlement:
         item: Item | None = None
@@ -154,6 +163,20 @@ class Worker:
         except Exception:
             log.exception("attempt broke twice", extra=facts(turn.hold))
             return Settlement(turn.hold, delay_seconds=self.keeper.spread(turn.hold, UNREADABLE_SECONDS))
+
+
+def _differing(before: Record, after: Record) -> dict[str, Any]:
+    """What a callback tells that is not known just so."""
+    told = {name: getattr(after, name) for name in _NOTHING_TOLD}
+    return {name: value for name, value in told.items() if value is not None and value != getattr(before, name)}
+
+
+def _lacking(before: Record, told: dict[str, Any]) -> dict[str, Any]:
+    """What of it is not known at all, with what is: each output for itself."""
+    added = {name: value for name, value in told.items() if getattr(before, name) is None}
+    if before.outputs is not None and (outputs := told.get("outputs", {}) | before.outputs) != before.outputs:
+        added["outputs"] = outputs
+    return added
 
 
 def _result_of(record: Record, hold: Hold) -> Completed | None:

@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import gzip
 import hashlib
 import hmac
 import json
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import urlencode
 
 import pytest
 from msgspec import structs
@@ -287,6 +289,199 @@ def test_the_job_that_followed_a_lost_one_may_end_the_task_by_its_own_url(hook: 
     assert (hook.item().status, hook.item().data, hook.state()) == ("completed", WHOLE, {})
 
 
+# --- only what is signed, and older news after newer
+
+STANDARD = {"signature": {"scheme": "standard", "secret": "env:HOOK"}}
+LEARNS = {"poll": JOB["poll"] | {"outputs": {"id": "body.id"}}, "partial": "body.data"}
+RUNNING = "async processing in progress"
+
+
+def told(hook: Hook, body: Any, at: int, **headers: str) -> Answer:
+    """A callback as Standard Webhooks signs it, `at` so many seconds after now by our clock."""
+    raw, when = json.dumps(body).encode(), str(hook.clock() // 1000 + at)
+    made = base64.b64encode(hmac.digest(b"theirs", f"id.{when}.".encode() + raw, "sha256")).decode()
+    named = {"webhook-id": "id", "webhook-timestamp": when, "webhook-signature": f"v1,{made}"}
+    return hook.call(raw, signed_with=None, headers=named | headers)
+
+
+def running(data: Any) -> dict[str, Any]:
+    return {"status": RUNNING, "data": data}
+
+
+@pytest.fixture
+def dated(hook: Hook) -> Hook:
+    """Its callbacks say when they were signed, with a key in base64."""
+    hook.secrets.values["env:HOOK"] = "whsec_" + base64.b64encode(b"theirs").decode()
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | LEARNS | {"callback": STANDARD})
+    return hook
+
+
+@pytest.mark.promise("callbacks", "older news never replaces newer")
+def test_news_that_was_signed_before_other_news_replaces_nothing_and_the_provider_is_asked(dated: Hook) -> None:
+    """C30."""
+    dated.wait()
+    dated.clock.advance(60)
+    told(dated, running(2) | {"id": "two"}, at=-5)
+    assert (dated.item().partial, dated.item().outputs, dated.place()) == (2, {"id": "two"}, LATER)
+    kept = dated.item()
+    told(dated, running(2) | {"id": "two"}, at=-5)
+    assert (dated.item(), dated.place()) == (kept, LATER)  # the same again
+    told(dated, running(1) | {"id": "one"}, at=-6)
+    assert (dated.item(), dated.place()) == (kept, DUE)
+    told(dated, running(3), at=-4)
+    assert (dated.item().partial, dated.item().outputs) == (3, {"id": "two"})
+
+
+@pytest.mark.promise("callbacks", "older news never replaces newer")
+def test_news_that_was_signed_before_the_last_reply_replaces_nothing(dated: Hook) -> None:
+    """C30."""
+    item = dated.wait()
+    dated.clock.advance(60)
+    dated.store.save(TASK, structs.replace(record_of(item), partial="polled"), dated.clock())
+    before = dated.item()
+    for at in (-1, 0):
+        told(dated, running("older"), at=at)
+        assert (dated.item(), dated.place()) == (before, DUE)
+    told(dated, running("newer"), at=1)
+    assert dated.item().partial == "newer"
+
+
+@pytest.mark.promise("callbacks", "older news never replaces newer")
+def test_news_without_an_instant_adds_what_is_not_known_and_replaces_nothing(hook: Hook) -> None:
+    """C30: a signature of the body alone."""
+    poll = JOB["poll"] | {"outputs": {"id": "body.id", "link": "body.link"}}
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | LEARNS | {"poll": poll, "callback": SIGNED})
+    hook.wait()
+    hook.call(running(2) | {"link": "l"})
+    assert (hook.item().partial, hook.item().outputs, hook.place()) == (2, {"id": "j", "link": "l"}, LATER)
+    kept = hook.item()
+    hook.call(running(2) | {"id": "j"})
+    assert (hook.item(), hook.place()) == (kept, LATER)
+    hook.call(running(1) | {"id": "other"})
+    assert (hook.item(), hook.place()) == (kept, DUE)
+
+
+@pytest.mark.parametrize("signature", ["dated", "undated"])
+def test_news_does_not_replace_what_a_worker_stored_since_it_was_read(hook: Hook, dated: Hook, signature: str) -> None:
+    """C30."""
+    item = hook.wait()
+    polled = structs.replace(record_of(item), partial="polled", outputs={"id": "newer"})
+    hook.clock.advance(5)
+    hook.meanwhile(hook.store, "learn", before=lambda: hook.store.save(TASK, polled, hook.clock()))
+    if signature == "undated":
+        hook.secrets.values["env:HOOK"] = "theirs"
+        hook.provider = provider_at("http://127.0.0.1:1", JOB | LEARNS | {"callback": SIGNED})
+        hook.call(running("told"))
+    else:
+        told(dated, running("told"), at=0)
+    assert (hook.item().partial, hook.item().outputs, hook.place()) == ("polled", {"id": "newer"}, DUE)
+
+
+def test_an_end_is_believed_whenever_it_was_signed(dated: Hook) -> None:
+    dated.wait()
+    dated.clock.advance(60)
+    told(dated, running(2), at=0)
+    told(dated, {"status": "completed", "data": WHOLE}, at=-50)
+    assert (dated.item().status, dated.item().data) == ("completed", WHOLE)
+
+
+@pytest.mark.promise("callbacks", "what was signed too long ago, or too far ahead, is refused")
+@pytest.mark.parametrize("at", [-301, 301])
+def test_what_was_signed_at_another_time_is_refused_and_changes_nothing(dated: Hook, at: int) -> None:
+    before, parts = dated.wait(), dated.bench.parts()
+    refusal(lambda: told(dated, {"status": "completed", "data": WHOLE}, at=at))
+    assert (dated.item(), dated.bench.parts()) == (before, parts)
+
+
+@pytest.mark.promise("callbacks", "only what is signed feeds a task")
+def test_headers_that_are_not_signed_feed_nothing(dated: Hook) -> None:
+    """C30: a signed callback that somebody sends again with headers of their own."""
+    outputs = {"at": "headers.location", "id": 'headers."webhook-id"', "kind": 'headers."content-type"'}
+    file = JOB | LEARNS | {"poll": JOB["poll"] | {"outputs": outputs}, "callback": STANDARD}
+    dated.provider = provider_at("http://127.0.0.1:1", file)
+    dated.wait()
+    dated.clock.advance(5)
+    told(dated, running(1), at=0, location="https://evil.example/", **{"content-type": "text/csv"})
+    assert (dated.item().outputs, dated.item().partial) == ({"id": "id"}, 1)
+
+
+@pytest.mark.promise("callbacks", "only what is signed feeds a task")
+@pytest.mark.parametrize("acceptor", [
+    {"state": "success", "matcher": "status", "expected": "2XX"},
+    {"state": "failure", "matcher": "status", "expected": [200]},
+    {"state": "success", "argument": "statusCode", "expected": 200},
+])  # fmt: skip
+def test_a_callback_has_no_status_that_an_acceptor_could_match(hook: Hook, acceptor: Any) -> None:
+    file = JOB | {"callback": SIGNED, "acceptors": [acceptor], "partial": "body"}
+    hook.provider = provider_at("http://127.0.0.1:1", file)
+    before = hook.wait()
+    hook.call({"status": "progress"})
+    assert (hook.item(), hook.place()) == (before, DUE)
+
+
+@pytest.mark.promise("callbacks", "a callback that no acceptor knows changes nothing, and the provider is asked")
+@pytest.mark.parametrize(
+    "payload", [{"type": "job.archived", "id": "x", "data": 1}, {"status": "new word", "id": "x"}, [], 7, None]
+)
+def test_an_event_that_no_acceptor_knows_changes_nothing_and_makes_the_task_due(dated: Hook, payload: Any) -> None:
+    before = dated.wait()
+    dated.clock.advance(5)
+    told(dated, payload, at=0)
+    assert (dated.item(), dated.place()) == (before, DUE)
+
+
+# --- how it comes
+
+
+def test_a_key_that_was_exchanged_a_minute_ago_is_read_anew(hook: Hook) -> None:
+    """C30."""
+    hook.wait()
+    receiver = hook.receiver()
+    hook.patch.setattr(hook, "receiver", lambda: receiver)
+    hook.call({"status": RUNNING})
+    hook.secrets.values["env:HOOK"] = "new"
+    hook.call({"status": "completed", "data": WHOLE}, signed_with="new")
+    assert hook.item().data == WHOLE
+    for _ in range(9):
+        refusal(partial(hook.call, {"status": RUNNING}, signed_with="forged"))
+    assert hook.secrets.reads.count(("env:HOOK", True)) == 1
+
+
+def test_the_url_may_be_signed_and_is_the_one_that_was_given_away(hook: Hook) -> None:
+    square = {"header": "X-Signature", "secret": "env:HOOK", "encoding": "base64", "signed": "${callback.url}${body}"}
+    hook.provider = provider_at("http://127.0.0.1:1", JOB | {"callback": {"signature": square}})
+    hook.wait()
+    body = b'{"status": "completed", "data": 1}'
+
+    def signed(url: str) -> Answer:
+        made = base64.b64encode(hmac.digest(b"theirs", url.encode() + body, "sha256")).decode()
+        return hook.call(body, signed_with=None, headers={"x-signature": made})
+
+    refusal(lambda: signed(hook.urls.url(TASK, hook.generation, 1)))
+    signed(hook.urls.url(TASK, hook.generation, 0))
+    assert hook.item().data == 1
+
+
+@pytest.mark.parametrize("over", ["what is sent", "what it is unpacked"])
+def test_a_compressed_body_is_believed_whichever_of_the_two_is_signed(hook: Hook, over: str) -> None:
+    hook.wait()
+    plain = json.dumps({"status": "completed", "data": "Ünï" * 3000}).encode()
+    sent = gzip.compress(plain)
+    made = hmac.digest(b"theirs", sent if over == "what is sent" else plain, "sha256").hex()
+    hook.call(sent, signed_with=None, headers={"x-signature": f"sha256={made}", "content-encoding": "gzip"})
+    assert hook.item().data == "Ünï" * 3000
+
+
+@pytest.mark.parametrize("body", [
+    gzip.compress(b" " * (MAX_BODY_BYTES + 1)), gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"x", b"\x1f\x8b",
+    gzip.compress(b"{}")[:-6] + b"\0" * 6,
+], ids=["too large", "cut", "not alone", "empty", "another checksum"])  # fmt: skip
+def test_a_compressed_body_that_is_damaged_or_too_large_makes_the_task_due(hook: Hook, body: bytes) -> None:
+    before = hook.wait()
+    hook.call(body)
+    assert (hook.item(), hook.place()) == (before, DUE)
+
+
 # --- unsigned payloads
 
 
@@ -482,6 +677,47 @@ def test_each_event_shape_is_answered(hook: Hook, deployed: Any, shape: Any, as_
     assert hook.item().data == "Ünï"
 
 
+@pytest.mark.promise("callbacks", "a callback by GET is never believed: the provider is asked")
+@pytest.mark.parametrize("shape", [rest, http])
+@pytest.mark.parametrize("query", ["", "?status=done", "?validationToken=a", "?status=completed&status=refused"])
+def test_a_get_makes_the_task_due_and_is_not_believed(hook: Hook, deployed: Any, shape: Any, query: str) -> None:
+    before = hook.wait()
+    path = f"/callbacks/example/{hook.token()}{query}"
+    for _ in range(2):
+        answer = deployed(shape("GET", path, headers={"X-Signature": "sha256=00"}))
+        assert (answer["statusCode"], json.loads(answer["body"])) == (200, RECEIVED)
+        assert answer["headers"]["Cache-Control"] == "no-store"
+        assert (hook.item(), hook.place()) == (before, DUE)
+    assert deployed(shape("GET", f"/callbacks/example/forged{query}"))["statusCode"] == 404
+
+
+@pytest.mark.parametrize("shape", [rest, http])
+def test_a_handshake_is_answered_with_its_text_and_changes_nothing(hook: Hook, deployed: Any, shape: Any) -> None:
+    before, parts = hook.wait(), hook.bench.parts()
+    text = "Validation: Testing <script>&+ é"
+    path = f"/callbacks/example/{hook.token()}"
+    answer = deployed(shape("POST", f"{path}?{urlencode({'validationToken': text})}"))
+    assert (answer["statusCode"], answer["body"]) == (200, text)
+    assert answer["headers"]["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer["headers"]["X-Content-Type-Options"] == "nosniff"
+    assert deployed(shape("POST", f"{path}A?validationToken=a"))["statusCode"] == 404
+    assert deployed(shape("POST", f"{path}?validationToken=a", "{}"))["statusCode"] == 404  # a body, and not signed
+    assert (hook.item(), hook.bench.parts()) == (before, parts)
+
+
+@pytest.mark.parametrize("shape", [rest, http])
+def test_a_header_that_comes_twice_and_in_any_case_is_read_as_one(hook: Hook, deployed: Any, shape: Any) -> None:
+    hook.wait()
+    body = '{"status": "completed", "data": 1}'
+    good = f"sha256={hmac.new(b'theirs', body.encode(), hashlib.sha256).hexdigest()}"
+    event = shape("POST", f"/callbacks/example/{hook.token()}", body, {"x-SIGNATURE": f"{good},sha256=00"})
+    if shape is rest:
+        event["multiValueHeaders"]["x-SIGNATURE"] = [good, "sha256=00"]
+        event["headers"]["x-SIGNATURE"] = "sha256=00"
+    assert deployed(event)["statusCode"] == 200
+    assert hook.item().data == 1
+
+
 @pytest.mark.promise("callbacks", "no forged, altered or guessed URL leads to a task")
 @pytest.mark.parametrize("shape", [rest, http])
 def test_a_forged_token_and_a_path_without_one_are_answered_alike(deployed: Any, shape: Any) -> None:
@@ -491,7 +727,7 @@ def test_a_forged_token_and_a_path_without_one_are_answered_alike(deployed: Any,
 
 
 def test_the_sample_events_are_understood_and_found_forged(deployed: Any) -> None:
-    for name in ("callback-rest-post", "callback-http-post"):
+    for name in ("callback-rest-post", "callback-http-post", "callback-rest-get", "callback-http-get"):
         event: Event = sample(name)
         assert request.callback(event).provider == "example"
         assert deployed(event)["statusCode"] == 404

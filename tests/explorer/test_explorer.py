@@ -211,7 +211,7 @@ def test_it_fails_where_a_callback_forgets_what_has_failed(monkeypatch: pytest.M
 
 
 def test_it_fails_where_a_callback_brings_back_a_lost_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    def heedless(self: MemoryStore, task: Task, record: Record, now: int) -> Superseded | None:
+    def heedless(self: MemoryStore, task: Task, record: Record, now: int, **_: Any) -> Superseded | None:
         return self._write(task, record.generation, updated_at=now, outputs=record.outputs)
 
     monkeypatch.setattr(MemoryStore, "learn", heedless)

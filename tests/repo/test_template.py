@@ -28,7 +28,7 @@ ROUTES = {
     "DELETE /tasks/{provider}/{name}", "POST /tasks/revive",
 }  # fmt: skip
 LOOKS = {"GET /tasks", "GET /tasks/{provider}/{name}"}
-CALLBACK = "POST /callbacks/{provider}/{token}"
+CALLBACKS = {f"{method} /callbacks/{{provider}}/{{token}}" for method in ("POST", "GET")}
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/wake"
 # Known to botocore rather than to us.
 FOREIGN_VARIABLES = {"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_SQS"}
@@ -71,7 +71,7 @@ def deployed(**choices: str) -> Settings:
 def test_enqueue_serves_every_route_but_callbacks_and_looks() -> None:
     routes = [(function, f"{event['Method']} {event['Path']}") for function, event in events("Api")]
     served = [("EnqueueFunction", route) for route in ROUTES - LOOKS]
-    assert sorted(routes) == sorted([*served, ("CallbackFunction", CALLBACK)])
+    assert sorted(routes) == sorted([*served, *(("CallbackFunction", route) for route in CALLBACKS)])
     assert all(event["RestApiId"] == {"Ref": "Api"} for _, event in events("Api"))
 
 
@@ -108,7 +108,7 @@ def test_a_caller_is_told_to_come_back_where_lambda_has_no_room() -> None:
 def test_no_request_passes_unsigned_but_a_callback() -> None:
     assert properties("Api")["Auth"]["DefaultAuthorizer"] == "AWS_IAM"
     of_their_own = [(function, event["Auth"]) for function, event in events("Api") if "Auth" in event]
-    assert of_their_own == [("CallbackFunction", {"Authorizer": "NONE"})]
+    assert of_their_own == [("CallbackFunction", {"Authorizer": "NONE"})] * 2
     looks = [methods["get"] for methods in properties("Api")["DefinitionBody"]["paths"].values()]
     assert [look["security"] for look in looks] == [[{"AWS_IAM": []}]] * 2
 
@@ -129,10 +129,10 @@ def test_every_method_is_throttled() -> None:
     assert 0 < PARAMETERS[rate]["Default"] <= PARAMETERS[burst]["Default"]
 
 
-@pytest.mark.parametrize("route", [*sorted(ROUTES), CALLBACK])
+@pytest.mark.parametrize("route", sorted(ROUTES | CALLBACKS))
 def test_there_is_a_sample_event_of_each_shape_for_each_route(route: str) -> None:
     method, path = route.split()
-    name = "callback" if route == CALLBACK else "enqueue"
+    name = "callback" if route in CALLBACKS else "enqueue"
     samples = {file.name: json.loads(file.read_text()) for file in (ROOT / "events").glob(f"{name}-*.json")}
     rest = [one for one, event in samples.items() if (event.get("httpMethod"), event.get("resource")) == (method, path)]
     http = [one for one, event in samples.items() if event.get("routeKey") == route]

@@ -191,7 +191,7 @@ def test_saving_keeps_what_was_learned(store: Store, clock: Clock) -> None:
     learned = record(item, outputs={"job": "j"}, partial={"p": [1]}, submitted_at=clock(), resubmits=2)
     assert store.save(TASK, learned, clock()) is None
     known = {name: getattr(learned, name) for name in ("outputs", "partial", "submitted_at", "resubmits")}
-    assert store.get(TASK, clock()) == dataclasses.replace(item, updated_at=clock(), **known)
+    assert store.get(TASK, clock()) == dataclasses.replace(item, updated_at=clock(), replied_at=clock(), **known)
 
 
 def test_a_record_without_a_job_leaves_the_one_that_is_there(store: Store, clock: Clock) -> None:
@@ -601,6 +601,48 @@ def test_what_came_of_a_job_that_is_lost_by_now_changes_nothing(store: Store, cl
         late = structs.replace(asked, resubmits=resubmits, outputs={"id": "old"}, partial=1)
         assert store.learn(TASK, late, clock()) == Superseded(before)
     assert get(store, clock) == before
+
+
+NEWER, OLDER = 1_000, -1_000
+
+
+@pytest.mark.parametrize("known", ["a reply", "news"])
+def test_news_that_was_signed_before_what_is_known_changes_nothing(store: Store, clock: Clock, known: str) -> None:
+    """C30: whatever it was that is known, and whichever of the two came first."""
+    asked = record(begin(store, clock), submitted_at=5)
+    now = clock()
+    if known == "a reply":
+        store.save(TASK, structs.replace(asked, partial=2), now)
+    else:
+        store.learn(TASK, structs.replace(asked, partial=2), now + 5_000, told_at=now)
+    before = get(store, clock)
+    for signed_at in (now + OLDER, now):
+        assert store.learn(TASK, structs.replace(asked, partial=1), now, told_at=signed_at) == Superseded(before)
+    assert get(store, clock) == before
+    assert store.learn(TASK, structs.replace(asked, partial=3), now, told_at=now + NEWER) is None
+    assert (get(store, clock).partial, get(store, clock).told_at) == (3, now + NEWER)
+
+
+@pytest.mark.parametrize(("seen", "there"), [({}, {}), ({}, {"partial": None}), ({"outputs": {"id": "j"}}, None)])
+def test_news_replaces_only_what_was_seen(store: Store, clock: Clock, seen: Any, there: Any) -> None:
+    asked = record(begin(store, clock), submitted_at=5)
+    if there != {}:
+        store.save(TASK, structs.replace(asked, **(seen if there is None else there)), clock())
+    known, told = structs.replace(asked, **seen), structs.replace(asked, outputs={"id": "told"}, partial={"told": 1})
+    other = structs.replace(known, partial="another")
+    before = get(store, clock)
+    assert store.learn(TASK, told, clock(), seen=other) == Superseded(before)
+    assert store.learn(TASK, told, clock(), seen=known) is None
+    assert (get(store, clock).outputs, get(store, clock).partial) == ({"id": "told"}, {"told": 1})
+
+
+def test_the_next_generation_knows_no_news(store: Store, clock: Clock) -> None:
+    item = begin(store, clock)
+    store.learn(TASK, record(item, partial=1), clock(), told_at=clock() + NEWER)
+    store.complete(TASK, item.generation, 1, clock())
+    following = store.begin(TASK, get(store, clock), {}, clock())
+    assert following
+    assert (following.told_at, following.replied_at) == (None, None)
 
 
 # --- whom to tell

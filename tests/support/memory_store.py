@@ -85,15 +85,23 @@ class MemoryStore:
             return Superseded(item)
         return self._write(
             task, record.generation, by, updated_at=now, submitted_at=record.submitted_at, resubmits=record.resubmits,
-            **changes, **_ended(by),
+            replied_at=now, **changes, **_ended(by),
         )  # fmt: skip
 
-    def learn(self, task: Task, record: Record, now: int) -> Superseded | None:
+    def learn(
+        self, task: Task, record: Record, now: int, *, seen: Record | None = None, told_at: int | None = None
+    ) -> Superseded | None:
         known = {"outputs": record.outputs, "partial": record.partial}
         changes = {name: _kept(value, name) for name, value in known.items() if value is not None}
         item = self.items.get(task)
         if item is None or item.resubmits != record.resubmits:
             return Superseded(item)
+        if told_at is not None and not item.is_news(told_at):
+            return Superseded(item)
+        if seen and any(getattr(item, name) != getattr(seen, name) for name in changes):
+            return Superseded(item)
+        if told_at is not None:
+            changes["told_at"] = told_at
         return self._write(task, record.generation, updated_at=now, news=item.news + 1, **changes)
 
     def notify(self, task: Task, generation: int, target: str) -> Superseded | None:

@@ -62,17 +62,8 @@ class Credentials:
         return self._hiding(attachment)
 
     def hiding(self) -> Attachment:
-        """What hides these secrets in what came by itself. No token is fetched: those of this environment are known.
-
-        Raises TransportError when a secret cannot be read.
-        """
-        attachment = Attachment()
-        for number, scheme in enumerate(self.schemes):
-            if isinstance(scheme, OAuth2):
-                self._tokens[number].known_secret()
-            else:
-                attachment.add(scheme, self._secret(scheme.secret))
-        return self._hiding(attachment)
+        """What hides these secrets in what came by itself, as far as this environment has used them: none is read."""
+        return self._hiding(Attachment())
 
     def _hiding(self, attachment: Attachment) -> Attachment:
         """The same, which hides what was sent before, too: a job may tell what it was begun with."""
@@ -90,7 +81,7 @@ class Credentials:
         for tokens in self._tokens.values():
             tokens.refused(attachment.headers.get("Authorization"))
 
-    def _secret(self, reference: str, *, fresh: bool = False) -> str:
+    def _secret(self, reference: str, *, fresh: bool) -> str:
         try:
             value = self.read_secret(reference, fresh=fresh)
         except SecretUnavailable as error:

@@ -3,15 +3,19 @@
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
 
 from shared.codec import Json
 from shared.errors import ProviderFileError
 from shared.provider.language.acceptor import is_status
 from shared.provider.language.expression import Expression
 from shared.provider.language.operation import WITH_PLACEHOLDERS
-from shared.provider.language.part import YEAR_SECONDS
+from shared.provider.language.part import YEAR_SECONDS, made
 from shared.provider.language.placeholder import placeholders
 from shared.provider.language.polling import DEFAULT_MAX_WAIT_SECONDS
+from shared.provider.language.signature import Signature
 
 ROOTS = {"input": "", "outputs": "", "response": "", "task": "id, name and provider", "callback": "url"}
 """What placeholders may read, and of which fields where not all are known."""
@@ -29,6 +33,7 @@ def faults(file: Json) -> Iterator[str]:
     for location, operation, follows in operations(file):
         yield from _operation(location, operation, follows=follows)
     yield from _delays(file)
+    yield from _signature(file)
     acceptors = file.get("acceptors")
     for i, one in enumerate(acceptors if isinstance(acceptors, list) else []):
         if isinstance(one, dict) and one.get("matcher") == "status" and "expected" in one:
@@ -63,6 +68,15 @@ def _delays(file: dict[str, Json]) -> Iterator[str]:
     each = rate.get("seconds", 0) / max(rate.get("requests", math.inf), 1)
     if each > most:
         yield f"$.limits.rate: one attempt in {each:.15g} s, but a task ends after maxWaitTime ({most:.15g} s)"
+
+
+def _signature(file: dict[str, Json]) -> Iterator[str]:
+    """A form by which no callback can be judged."""
+    match file:
+        case {"callback": {"signature": dict() as given}}:
+            with suppress(msgspec.ValidationError):
+                if fault := msgspec.convert(given, Signature, dec_hook=made).fault():
+                    yield f"$.callback.signature: {fault}"
 
 
 def _numbers(part: Json) -> dict[str, float]:

@@ -46,6 +46,18 @@ class Reference(str):
         return super().__new__(cls, text)
 
 
+class References(tuple[Reference, ...]):
+    """Where a secret is, or where each of several is that are good at the same time. Raises ProviderFileError."""
+
+    __slots__ = ()
+
+    def __new__(cls, given: Json) -> Self:
+        several = given if isinstance(given, list) else [given]
+        if not several or not all(isinstance(one, str) for one in several):
+            raise ProviderFileError("must be a reference or a list of references")
+        return super().__new__(cls, map(Reference, several))
+
+
 ABSENT = Expression("null")  # what a file does not have, as an expression: it finds nothing
 
 
@@ -61,8 +73,8 @@ def by_default(expression: Expression) -> Any:
 
 def made(kind: type, value: Json) -> Json:
     """A value of a type that msgspec does not know. Raises ValueError."""
-    if not isinstance(value, str):
-        raise ValueError("must be a text")  # noqa: TRY004 (msgspec adds the location to this one alone)
+    if not isinstance(value, str) and kind is not References:
+        raise ValueError("must be a text")
     try:
         return kind(value)
     except ProviderFileError as error:

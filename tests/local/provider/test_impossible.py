@@ -78,6 +78,15 @@ KEY = {"type": "apiKey", "in": "header", "name": "X-Key", "secret": "env:A"}
         ({"security": [KEY | {"prefix": "a\n"}]}, "$.security[0].prefix: a header cannot hold '\\n'"),
         ({"security": [KEY | {"in": "query", "name": ""}]}, "$.security[0].name: must not be empty"),
         ({"callback": {"signature": {"header": "X S", "secret": "env:K"}}}, "$.callback.signature.header: 'X S' is"),
+        (
+            {"callback": {"signature": {"scheme": "slack", "secret": "env:K", "timestamp": {"header": "X T"}}}},
+            "$.callback.signature.timestamp.header: 'X T' is",
+        ),
+        ({"callback": {"signature": {"secret": "env:K"}}}, "$.callback.signature: header is missing"),
+        (
+            {"callback": {"signature": {"scheme": "slack", "secret": "env:K", "signed": "v0:${timestamp}"}}},
+            "$.callback.signature: signed must hold ${body}",
+        ),
         *(
             (more(matcher="status", expected=[one]), f"$.acceptors[2].expected: {one} is no")
             for one in (2000, 20, 200.5)

@@ -63,8 +63,9 @@ EVERYTHING: Json = {
     "freshness": 60, "freshnessFailed": 0, "firstAnswer": 20,
     "callback": {
         "signature": {
-            "header": "X-Signature", "secret": "ssm:/a", "algorithm": "hmac-sha512", "encoding": "base64",
-            "prefix": "v1=",
+            "scheme": "plain", "header": "X-Signature", "secret": ["ssm:/a", "ssm:/b"], "algorithm": "hmac-sha512",
+            "encoding": "base64", "prefix": "v1=", "key": "base64", "signed": "${timestamp}.${body}",
+            "timestamp": {"header": "X-Time", "prefix": "t=", "tolerance": 60},
         },
     },
     "limits": {"rate": {"requests": 10, "seconds": 1.5, "burst": 20}, "parallel": 4, "openJobs": 100},
@@ -76,6 +77,7 @@ WRONG: tuple[Json, ...] = (
 BEYOND_A_SCHEMA = (
     "is not JMESPath", "must be a reference", "must be an absolute", "uses response", "must be a status",
     "url is for result", "outputs, task, callback and response", "s is longer than max", "ends after maxWaitTime",
+    "header is missing", "signed must hold", "need each other",
 )  # fmt: skip
 """What only the types and the cross-checks refuse: a schema without formats cannot say it."""
 
@@ -217,7 +219,7 @@ def numbers() -> Iterator[tuple[str, str, Json]]:
 
 PLACES: dict[str, Path_] = {
     "Rules": (), "Polling": ("polling",), "Operation": ("submit", 0), "Rate": ("limits", "rate"),
-    "Allowance": ("limits",),
+    "Allowance": ("limits",), "Timestamp": ("callback", "signature", "timestamp"),
 }  # fmt: skip
 
 
