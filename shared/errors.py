@@ -48,12 +48,16 @@ class NotifyUnavailable(MeanwhileError):
 
 
 class TransportError(MeanwhileError):
-    """The provider gave no usable reply, for a `reason`; `hint_seconds`: it says when to come back, to everybody."""
+    """The provider gave no usable reply, for a `reason`.
+
+    `hint_seconds`: it says when to come back, to everybody; `url`: whom that request went to, where there was one.
+    """
 
     def __init__(self, detail: str, *, reason: Reason = Reason.TRANSPORT, hint_seconds: float | None = None) -> None:
         super().__init__(detail)
         self.reason = reason
         self.hint_seconds = hint_seconds
+        self.url = ""
 
 
 class SecretUnavailable(MeanwhileError):

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     MISSING_INPUT = "missing-input", "A URL needs an input that the request did not give.", Trait.HOPELESS
     MISSING_OUTPUT = "missing-output", "The next request needs an output that no reply contains.", Trait.HOPELESS
     NOT_A_LIST = "not-a-list", "Pages are joined by `next`, but the data of one is not a list.", Trait.HOPELESS
+    PAGES_WITHOUT_END = "pages-without-end", "The `next` links lead in a circle, or to too many pages.", Trait.HOPELESS
     TOO_LARGE = "too-large", "The reply or the data is larger than may be read or stored.", Trait.HOPELESS
     INVALID_REQUEST = "invalid-request", "A value makes a URL or header that cannot be sent.", Trait.HOPELESS
     REFUSED_TARGET = "refused-target", "The URL leads to an address neither public nor in `servers`.", Trait.HOPELESS
@@ -46,10 +47,9 @@ class Reason(StrEnum):
     HTTP = "http", "A status that may pass, such as 429 or 503.", Trait.WHOLE_PROVIDER, Trait.NAMED
     ACCEPTOR = "acceptor", "An acceptor of the provider's file says `retry`."
     UNDECODABLE = "undecodable", "The body is not what it is declared to be (see `decode`).", Trait.REPLY_LOST
-    REDIRECTS = "redirects", "More redirects than are followed."
-    PAGES_WITHOUT_END = "pages-without-end", "The `next` links lead in a circle, or to too many pages."
+    REDIRECTS = "redirects", "More redirects than are followed, or one that cannot be."
     MISSING_LINK = "missing-link", "The URL of the result has no value yet.", Trait.NAMED
-    EXPIRED_LINK = "expired-link", "The URL of the result is valid no more; the next poll gives another."
+    EXPIRED_LINK = "expired-link", "A link that a reply gave leads nowhere; the next poll may give another."
     NOT_FOUND_GRACE = "not-found-grace", "A 404 so soon after the submit that it may pass.", Trait.NAMED
     RESUBMIT = "resubmit", "The provider has lost its job; the next attempt submits a new one."
     UNAUTHORIZED = "unauthorized", "A 401; the next attempt comes with a new token."

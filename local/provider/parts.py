@@ -7,7 +7,7 @@ from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
 from shared.provider.language.rules import Rules
 
-ENVELOPE = ("statusCode", "headers", "body", "url", "input", "outputs")
+ENVELOPE = ("statusCode", "headers", "body", "url", "links", "input", "outputs")
 """What an expression over a reply may read."""
 
 

@@ -14,7 +14,7 @@ from shared.provider.language.rules import Rules
 FORMATS: dict[str, type] = {"jmespath": Expression, "secret-reference": Reference, "uri": Url}
 """What a text may have to be; whatever reads it refuses it."""
 _HOVERS = {
-    "jmespath": "JMESPath over the reply: {statusCode, headers (names in lower case), body, url, input, outputs}",
+    "jmespath": "JMESPath over the reply: {statusCode, headers (lower-case names), body, url, links, input, outputs}",
     "secret-reference": "ssm:/path, secretsmanager:id, secretsmanager:id#key or env:NAME",
 }
 _KINDS = {

@@ -19,7 +19,6 @@ from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import text_of, without_value
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Reply
-from shared.provider.wire.origin import origin_of
 from shared.reasons import Reason, Trait
 from shared.record import Record
 
@@ -77,7 +76,7 @@ class Attempt:
         operation = structs.replace(self.rules.asks_again, decode="auto")
         decoded = enveloped(payload, operation, self.context, self.exchange.hiding())
         heard = dataclasses.replace(decoded, envelope=decoded.envelope | {"statusCode": None})
-        acceptors = (one for one in self.rules.acceptors if one.on & self.stages("poll"))
+        acceptors = (one for one in self.rules.acceptors if one.stages & self.stages("poll"))
         acceptor = next((one for one in acceptors if one.matches(heard.envelope)), None)
         if heard.undecodable or acceptor is None or acceptor.state in ("retry", "resubmit"):
             return None
@@ -122,6 +121,8 @@ class Attempt:
 
     def concluded(self, verdict: Verdict, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         match verdict:
+            case "failure" | "retry" if acceptor is None and reply.foreign:
+                return self.retry(Reason.EXPIRED_LINK, reply)
             case "pending":
                 return self.pending(acceptor, reply, stage)
             case "success" if self.rules.result_steps:  # in the same attempt; what goes wrong there returns to poll
@@ -173,15 +174,12 @@ class Attempt:
     def failure(self, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         rules, status = self.rules, reply.status
         if acceptor is None:
-            if status == 401 and self.exchange.credentials.renewable and self.record.unauthorized_at is None:
+            if reply.refused and self.exchange.credentials.renewable and self.record.unauthorized_at is None:
                 # the first in a row: a retry at once, with a token younger than this 401
                 record = replace(self.record, unauthorized_at=self.now)
                 return self.delays.retry(record, self.now, Reason.UNAUTHORIZED, 0)
             if status == 404 and stage == "poll" and self.in_grace():
                 return self.retry(Reason.NOT_FOUND_GRACE, reply)
-            foreign = origin_of(reply.url) not in self.exchange.allowed
-            if stage == "result" and status in (403, 404, 410) and foreign:
-                return self.retry(Reason.EXPIRED_LINK, reply)
         message = acceptor.message.of(reply.envelope) if acceptor else None
         error = message if message is not None else rules.error.of(reply.envelope)
         return Finding(Failed(Reason.UPSTREAM, error), replace(self.record, reason=f"HTTP {status}"))
@@ -197,7 +195,7 @@ class Attempt:
     def retry(self, reason: Reason, reply: Decoded) -> Finding:
         record = replace(self.record, unauthorized_at=None)
         said, hint = self.rules.error.of(reply.envelope), self.rules.polling.hinted(reply.envelope, self.now)
-        pause = hint if hint is not None and reply.status in (429, 503) else 0
+        pause = hint if hint is not None and reply.status in (429, 503) and not reply.foreign else 0
         return self.delays.retry(record, self.now, reason, hint, said, pause)
 
     def unanswered(self, error: TransportError) -> Finding:

@@ -13,8 +13,18 @@ from shared.provider.credentials.attachment import Attachment
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.decode import decode
 from shared.provider.language.acceptor import Acceptor
+from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
-from shared.provider.language.placeholder import fill, fill_url, stays_on_the_server, text_of
+from shared.provider.language.placeholder import (
+    fill,
+    fill_url,
+    names_its_host,
+    placeholders,
+    stays_on_the_server,
+    text_of,
+)
+from shared.provider.links import based, followed, is_foreign, is_link, kept
+from shared.provider.wire.link import abroad, links
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, joined, origin_of
 from shared.reasons import Reason
@@ -28,13 +38,18 @@ BARE = Attachment()  # what came by itself was attached nothing
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A reply as expressions see it, whether its body could not be decoded, and its size in bytes."""
+    """A reply as expressions see it, whether its body could not be decoded, and its size in bytes.
+
+    `refused`: it is a 401 to the credentials. `foreign`: a link has led to it, away from what the file names.
+    """
 
     status: int
     url: str
     envelope: dict[str, Json]
     undecodable: bool
     size: int
+    refused: bool = False
+    foreign: bool = False
 
 
 @dataclass(slots=True)
@@ -47,6 +62,7 @@ class Exchange:
     servers: Sequence[str]
     transport: "Transport"
     credentials: Credentials
+    links: Sequence[Expression] = ()
     clock: Callable[[], float] = time.monotonic
     end: float = 0
     unauthorized_at: int | None = None
@@ -77,10 +93,13 @@ class Exchange:
             return None
         if operation.decode == "url":
             return enveloped(Reply(200, {}, b"", url), operation, context)
-        query = {name: value for name, value in fill(operation.query, context).items() if value is not None}
+        home = self._home(operation, url)
+        asked = operation.query if origin_of(url) in home else _without_input(operation.query)
+        query = {name: value for name, value in fill(asked, context).items() if value is not None}
         headers, body = _headers(operation, context), fill(operation.body, context)
         call = Call(operation.method, url, query, headers, body, operation.content_type)
-        return self._decoded(call, operation, context, acceptors)
+        known = home if is_link(operation.url) else home | {origin_of(url)}
+        return self._decoded(_leaving(home, call), operation, context, known, acceptors)
 
     def pages(
         self, operation: Operation, context: dict[str, Json], page: Decoded, keep: Callable[[Decoded], None]
@@ -91,18 +110,18 @@ class Exchange:
         """
         seen = {page.url}
         size = page.size
-        headers = _headers(operation, context)
+        headers, home = _headers(operation, context), self._home(operation, self._url(operation, context) or "")
         while True:
             yield page
             link = operation.next.of(page.envelope)
             if not isinstance(link, str) or not link:  # false, say: `has_more && next`
                 return
-            url = joined(page.url, link)
+            url = followed(page.url, link)
             if url in seen or len(seen) >= MAX_PAGES:
                 raise TransportError("the pages do not end", reason=Reason.PAGES_WITHOUT_END)
             seen.add(url)
             call = Call("GET", url, {}, headers)
-            page = self._decoded(call, operation, page.envelope)
+            page = self._decoded(_leaving(home, call), operation, page.envelope, home)
             keep(page)
             size += page.size
             if size > MAX_RESPONSE_BYTES:
@@ -117,25 +136,38 @@ class Exchange:
             raise TransportError(str(error), reason=Reason.INVALID_REQUEST) from error
         if not url:
             return None
+        if is_link(operation.url):
+            return followed(based(context.get("response"), url, self.servers[0]), url)
         url = joined(self.servers[0], url)
         if stays_on_the_server(operation.url) and origin_of(url) != origin_of(self.servers[0]):
             raise TransportError("a value leads to another host", reason=Reason.INVALID_REQUEST)
         return url
 
+    def _home(self, operation: Operation, url: str) -> frozenset[Origin]:
+        """The origins that the file itself names, for an operation that is sent to this URL: others are foreign."""
+        return self.allowed | ({origin_of(url)} if names_its_host(operation.url) else set())
+
     def _decoded(
-        self, call: Call, operation: Operation, context: dict[str, Json], acceptors: Sequence[Acceptor] = ()
+        self,
+        call: Call,
+        operation: Operation,
+        context: dict[str, Json],
+        known: frozenset[Origin],
+        acceptors: Sequence[Acceptor] = (),
     ) -> Decoded:
         """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         since = (self.unauthorized_at or 0) / 1000
         attachment = self._attachment(operation, fresh=since > 0, since=since)
-        reply = self._sent(attachment, call, operation, acceptors)
-        if reply.status == 401:
+        reply = self._sent(attachment, call, operation, known, acceptors)
+        refused = reply.status == 401 and reply.authorised
+        if refused:
             self.credentials.refused(attachment)
             if not self.credentials.renewable:
                 fresh = self._attachment(operation, fresh=True)
                 if (fresh.headers, fresh.query) != (attachment.headers, attachment.query):
-                    attachment, reply = fresh, self._sent(fresh, call, operation, acceptors)
-        return enveloped(reply, operation, context, attachment)
+                    attachment, reply = fresh, self._sent(fresh, call, operation, known, acceptors)
+        found = enveloped(reply, operation, context, attachment, self.links)
+        return dataclasses.replace(found, refused=refused, foreign=is_foreign(reply.url, known))
 
     def _attachment(self, operation: Operation, *, fresh: bool, since: float = 0) -> Attachment:
         return self._hiding(self.credentials.attach(self.seconds_left(operation.timeout), fresh=fresh, since=since))
@@ -149,25 +181,59 @@ class Exchange:
             attachment.learn(text)
         return attachment
 
-    def _sent(self, attachment: Attachment, call: Call, operation: Operation, acceptors: Sequence[Acceptor]) -> Reply:
-        return self.transport.send(
-            call,
-            self.seconds_left(operation.timeout),  # attaching may have taken some of it
-            allowed=self.allowed,
-            attach=attachment.to,
-            hide=attachment.text,
-            stay=lambda status: any(one.names(status) for one in acceptors),
-        )
+    def _sent(
+        self,
+        attachment: Attachment,
+        call: Call,
+        operation: Operation,
+        known: frozenset[Origin],
+        acceptors: Sequence[Acceptor],
+    ) -> Reply:
+        """The reply. Raises TransportError; what went wrong where none of the `known` origins is, is the link's own."""
+        try:
+            return self.transport.send(
+                call,
+                self.seconds_left(operation.timeout),  # attaching may have taken some of it
+                allowed=self.allowed,
+                attach=attachment.to,
+                hide=attachment.text,
+                stay=lambda status: any(one.names(status) for one in acceptors),
+            )
+        except TransportError as error:
+            ours = error.reason not in (Reason.TRANSPORT, Reason.DEADLINE, Reason.INVALID_REQUEST)
+            if not ours and is_foreign(error.url, known):
+                raise TransportError(str(error), reason=Reason.EXPIRED_LINK) from error
+            raise
 
 
 def _headers(operation: Operation, context: dict[str, Json]) -> dict[str, str]:
     return {name: text_of(value) for name, value in fill(operation.headers, context).items() if value is not None}
 
 
-def enveloped(reply: Reply, operation: Operation, context: dict[str, Json], attachment: Attachment = BARE) -> Decoded:
+def _leaving(home: frozenset[Origin], call: Call) -> Call:
+    return call if origin_of(call.url) in home else abroad(call)
+
+
+def _without_input(query: dict[str, Json]) -> dict[str, Json]:
+    """The parameters that no caller fills."""
+    return {
+        name: value
+        for name, value in query.items()
+        if not any(one.expression.refers_to("input") for one in placeholders(value))
+    }
+
+
+def enveloped(
+    reply: Reply,
+    operation: Operation,
+    context: dict[str, Json],
+    attachment: Attachment = BARE,
+    urls: Sequence[Expression] = (),
+) -> Decoded:
     """A reply, whether it was asked for or came by itself, as expressions see it: without what was attached.
 
-    Below 400 the operation's outputs are merged into those so far; null never overwrites.
+    Below 400 the operation's outputs are merged into those so far; null never overwrites. Those that `urls` read are
+    links, which become absolute.
     """
     try:
         body, undecodable = decode(reply, operation.decode), False
@@ -176,11 +242,13 @@ def enveloped(reply: Reply, operation: Operation, context: dict[str, Json], atta
     if attachment.may_be_in(reply.body, reply.headers.get("content-type", "")):
         body = attachment.value(body)
     url = attachment.text(reply.url)
-    envelope = {"statusCode": reply.status, "headers": attachment.value(reply.headers), "body": body}
-    envelope |= {"url": url or None, "input": context["input"], "outputs": context["outputs"]}
+    headers = attachment.value(reply.headers)
+    envelope = {"statusCode": reply.status, "headers": headers, "body": body, "url": url or None}
+    envelope |= {"links": links(headers.get("link", ""), url) if url else {}}
+    envelope |= {"input": context["input"], "outputs": context["outputs"]}
     if reply.status < 400:
         found = {name: expression.of(envelope) for name, expression in operation.outputs.items()}
-        outputs = context["outputs"] | {name: value for name, value in found.items() if value is not None}
+        outputs = context["outputs"] | kept(found, urls, envelope)
         # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
         envelope = envelope | {"outputs": outputs}
     return Decoded(reply.status, url, envelope, undecodable, len(reply.body))

@@ -46,7 +46,7 @@ class Provider:
     ) -> None:
         self.rules = rules
         self.delays = Delays(rules, random)
-        self._exchange = Exchange(rules.servers, transport, credentials)
+        self._exchange = Exchange(rules.servers, transport, credentials, rules.links)
         self._key = key
         self._callback_url = callback_url if rules.calls_back else None
 

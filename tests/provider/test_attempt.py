@@ -204,7 +204,7 @@ def test_a_result_is_fetched_in_the_same_attempt_along_its_hops() -> None:
     with Site(answering(routes)) as site:
         found = ask(provider(rules(site.url, **LINKED | {"result": hops})), submitted())
         assert found.outcome == Completed([1])
-        assert found.record.outputs == {"id": "j", "link": "/meta", "file": "/file"}
+        assert found.record.outputs == {"id": "j", "link": site.url + "/meta", "file": "/file"}
         assert site.paths == ["/jobs/j", "/meta", "/file"]
         assert site.calls[-1].body == b'{"file":"/file"}'
 
@@ -306,7 +306,7 @@ def test_each_page_of_a_result_has_outputs_and_sees_those_before() -> None:
     with Site(answering(routes | {"/jobs/j": Says(200, {"status": "completed", "link": "/f1"})})) as site:
         found = ask(provider(rules(site.url, **LINKED | {"result": result})), submitted())
         assert found.outcome == Completed([1, 2, 3])
-        assert found.record.outputs == {"id": "j", "link": "/f1", "cursor": False}
+        assert found.record.outputs == {"id": "j", "link": site.url + "/f1", "cursor": False}
 
 
 def test_the_pages_of_a_result_are_joined() -> None:
@@ -318,9 +318,9 @@ def test_the_pages_of_a_result_are_joined() -> None:
 @pytest.mark.parametrize(("page", "kind", "reason"), [
     (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"), (Says(503), "retry", "http"),
     (Says(404, {"error": "gone"}), "failed", "upstream"), (Says(200, "<html>"), "retry", "undecodable"),
-    (Says(200, {"data": [2], "next": "/f1"}), "retry", "pages-without-end"),
+    (Says(200, {"data": [2], "next": "/f1"}), "failed", "pages-without-end"),
     (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "failed", "refused-target"),
-    (Says(200, {"data": [2], "next": "ftp://a.example/"}), "failed", "invalid-request"),
+    (Says(200, {"data": [2], "next": "ftp://a.example/"}), "retry", "expired-link"),
     (Says(200, b" " * (MAX_RESPONSE_BYTES + 1)), "failed", "too-large"), (Cut(b""), "retry", "transport"),
     (Says(200, {"data": [2], "status": "busy"}), "retry", "acceptor"),
 ])  # fmt: skip
@@ -415,7 +415,7 @@ def test_an_attempt_that_is_cut_keeps_what_its_first_answers_said(drip: bytes) -
             known = submitted(partial={"a": 1})
             found = attempt(rules("http://a.example", **LINKED), known, site.clock)
         assert wire.was_cut()
-    assert (outcome(found)["is"], outcome(found)["reason"]) == ("retry", "deadline")
+    assert (outcome(found)["is"], outcome(found)["reason"]) == ("retry", "expired-link")
     assert found.record.outputs == {"id": "j", "link": "http://b.example/f"}
     assert found.record.partial == {"a": 1}
 

@@ -63,7 +63,7 @@ def test_an_operation_is_filled_and_sent_beside_the_first_server() -> None:
         assert (call.headers["X-Id"], call.headers["X-Flag"], call.headers["X-Gone"]) == ("t", "1", None)
         assert found.envelope == {
             "statusCode": 200, "headers": {"x-one": "1", "content-length": "8"}, "body": {"b": 2},
-            "url": site.url + "/jobs/n?q=1&list=x&list=t", "input": {"a": 1}, "outputs": {},
+            "url": site.url + "/jobs/n?q=1&list=x&list=t", "links": {}, "input": {"a": 1}, "outputs": {},
         }  # fmt: skip
 
 
@@ -239,7 +239,7 @@ def test_without_a_link_there_is_one_page() -> None:
 
 
 @pytest.mark.parametrize(("link", "reason"), [
-    ("/x", "pages-without-end"), ("http://[", "invalid-request"), ("ftp://a.example/", "invalid-request"),
+    ("/x", "pages-without-end"), ("http://[", "expired-link"), ("ftp://a.example/", "expired-link"),
     ("http://10.0.0.1/", "refused-target"),
 ])  # fmt: skip
 def test_a_next_link_that_leads_nowhere_new_ends_it(link: Any, reason: str) -> None:

@@ -17,6 +17,8 @@ from shared.provider.language.expression import Expression
 
 _RESERVED = ":/?#[]@!$&'()*+,;=%"
 _CLIMBS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?=[/?#]|$)", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(?:https?:)?//([^/?#]*)", re.IGNORECASE)
+_LABEL, _UNSAFE = "\0", "\1"  # in the place of values that are encoded, and of those that are not
 _NAMES_A_HOST = re.compile(r"//|[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
@@ -52,6 +54,22 @@ def lone(text: str) -> Placeholder | None:
         case (Placeholder() as one,):
             return one
     return None
+
+
+def leading(text: str) -> Placeholder | None:
+    """The placeholder that a URL is or begins with as it is (`${+…}`), if there is one: its value is a link."""
+    match _parts(text):
+        case (Placeholder() as one, *others) if one.reserved or not others:
+            return one
+    return None
+
+
+def names_its_host(text: str) -> bool:
+    """Whether a URL says which host it leads to: all of it, or its domain, below which a value is one label or more."""
+    marked = "".join(part if isinstance(part, str) else _UNSAFE if part.reserved else _LABEL for part in _parts(text))
+    found = _AUTHORITY.match(marked)
+    host = found[1] if found else _UNSAFE
+    return _UNSAFE not in host and (_LABEL not in host or "." in host.rpartition(_LABEL)[2])
 
 
 def stays_on_the_server(text: str) -> bool:

@@ -19,6 +19,7 @@ from shared.provider.language.faults import faults, operations
 from shared.provider.language.limits import Allowance
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT, Part, Seconds, Url, by_default, made, says
+from shared.provider.language.placeholder import leading
 from shared.provider.language.polling import Polling
 from shared.provider.language.security import Scheme
 from shared.provider.language.signature import Callback
@@ -119,6 +120,13 @@ class Rules(Part, frozen=True, kw_only=True):
     def asks_again(self) -> Operation:
         """The operation that asks after a job: poll, or the last submit operation where the file has no poll."""
         return self.poll or self.submit_steps[-1]
+
+    @property
+    def links(self) -> tuple[Expression, ...]:
+        """What URLs of the file begin with that is kept in outputs."""
+        ways = (self.poll or None, self.cancel or None, *self.submit_steps, *self.result_steps)
+        found = (leading(one.url) for one in ways if one)
+        return tuple(one.expression for one in found if one and one.expression.refers_to("outputs"))
 
     @classmethod
     def load(cls, path: Path, server: str | None = None) -> Self:

@@ -21,9 +21,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply, its body undecoded. Header names are in lower case."""
+    """One reply, its body undecoded. Header names are in lower case; `authorised`: credentials had been attached."""
 
     status: int
     headers: dict[str, str]
     body: bytes
     url: str
+    authorised: bool = False

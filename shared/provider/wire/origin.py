@@ -47,7 +47,7 @@ def joined(base: str, link: str) -> str:
     A `%` that begins no triplet is encoded: else requests and urllib3 take the whole URL for one that is not encoded.
     """
     try:
-        return _LONE_PERCENT.sub("%25", urljoin(base, link))
+        return _LONE_PERCENT.sub("%25", urljoin(base, link.strip()))
     except ValueError as error:
         raise TransportError("not a URL", reason=Reason.INVALID_REQUEST) from error
 

@@ -13,6 +13,7 @@ import urllib3
 from shared.codec import Json, dumps
 from shared.errors import TransportError
 from shared.provider.wire.connection import Adapter, Watchdog
+from shared.provider.wire.link import abroad
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, joined, origin_of
 from shared.reasons import Reason
@@ -27,7 +28,6 @@ _HEADERS = {  # a call's own win, however they are spelled
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
-_SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
@@ -61,8 +61,8 @@ class Transport:
         """The whole reply within `seconds`, at most 5 redirects away.
 
         `allowed` origins may be private addresses, and they alone get what `attach` adds; nobody gets it after a
-        redirect to another origin: `hide` takes it out of that URL. A redirect with a status for which `stay` is true
-        is the reply.
+        redirect to another origin: `hide` takes it out of that URL, and the call goes on as it does `abroad`. A
+        redirect with a status for which `stay` is true is the reply.
         Raises TransportError: no connection, a broken one, late, too large, or a target that is not allowed.
         """
         end = self._clock() + seconds
@@ -71,13 +71,18 @@ class Transport:
         for _ in range(MAX_REDIRECTS + 1):
             trusted = trusted and origin_of(call.url) == first
             sent = attach(call) if attach and trusted else call
-            reply = self.once(sent, end - self._clock(), allowed)
+            try:
+                reply = self.once(sent, end - self._clock(), allowed)
+            except TransportError as error:
+                error.url = call.url
+                raise
+            reply = dataclasses.replace(reply, authorised=sent is not call)
             if (sent.url, sent.query) != (call.url, call.query):  # without a key that was attached to its query
                 reply = dataclasses.replace(reply, url=url_of(call))
             location = reply.headers.get("location")
             if reply.status not in _REDIRECTS or location is None or stay(reply.status):
                 return reply
-            call = _redirected(call, reply, location, hide)
+            call = _redirected(call, reply, location, hide, allowed)
         raise TransportError(f"more than {MAX_REDIRECTS} redirects", reason=Reason.REDIRECTS)
 
     def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:
@@ -111,7 +116,8 @@ class Transport:
                 content += chunk
                 if len(content) > MAX_RESPONSE_BYTES:
                     raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
-            return Reply(response.status_code, dict(response.headers.lower_items()), bytes(content), response.url)
+            headers = {name: _as_utf8(value) for name, value in response.headers.lower_items()}
+            return Reply(response.status_code, headers, bytes(content), response.url)
 
 
 class _Session(requests.Session):
@@ -139,20 +145,29 @@ def url_of(call: Call) -> str:
     return prepared.url or call.url
 
 
-def _redirected(call: Call, reply: Reply, location: str, hide: Callable[[str], str]) -> Call:
-    """The next call of a redirect (RFC 9110, 15.4): 303, and 301 or 302 of a POST, ask again with GET."""
-    url = joined(reply.url, _as_utf8(location))
+def _redirected(
+    call: Call, reply: Reply, location: str, hide: Callable[[str], str], allowed: frozenset[Origin]
+) -> Call:
+    """The next call of a redirect (RFC 9110, 15.4): 303, and 301 or 302 of a POST, ask again with GET.
+
+    A body goes to the same origin or an allowed one alone. Raises TransportError for what cannot be followed.
+    """
+    try:
+        url = joined(reply.url, location)
+        origin = origin_of(url)
+    except TransportError as error:
+        raise TransportError("a redirect leads to no http or https URL", reason=Reason.REDIRECTS) from error
     if reply.status == 303 or (reply.status in (301, 302) and call.method == "POST"):
         call = dataclasses.replace(call, method="GET", body=None)
-    headers = call.headers
-    if origin_of(url) != origin_of(reply.url):
-        url = hide(url)
-        headers = {name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS}
-    return dataclasses.replace(call, url=url, query={}, headers=headers)
+    if origin != origin_of(reply.url):
+        if call.body is not None and origin not in allowed:
+            raise TransportError("a redirect would take a body to another origin", reason=Reason.REDIRECTS)
+        url, call = hide(url), abroad(call)
+    return dataclasses.replace(call, url=url, query={})
 
 
 def _as_utf8(header: str) -> str:
-    """A header's text, which came as Latin-1, in UTF-8 where it is that."""
+    """A header's text, which came as Latin-1, in UTF-8 where it is that (RFC 9110, 5.5 leaves it open)."""
     try:
         return header.encode("latin-1").decode()
     except UnicodeError:

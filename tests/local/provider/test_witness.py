@@ -111,7 +111,7 @@ def test_try_shows_a_url_that_cannot_be_sent_and_says_so(desk: Desk) -> None:
     desk.api.ends, desk.api.asked = Says(302, b"", {"Location": "https://*.example/"}), 2
     assert desk.attempt(desk.report()) == 1
     assert "→ GET https://*.example/" in desk.lines
-    assert "= failed: invalid-request" in desk.text
+    assert "too-many-errors: expired-link" in desk.text
 
 
 def test_try_says_why_there_was_no_connection(desk: Desk) -> None:

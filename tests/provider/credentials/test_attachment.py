@@ -56,7 +56,7 @@ def test_a_location_that_has_the_key_is_kept_without_it_and_works() -> None:
     with Site(answer) as site:
         one = asked(site, QUERY, **parts, data="body.said")
         first = ask(one)
-        assert first.record.outputs == {"u": "/jobs/1?v=1"}
+        assert first.record.outputs == {"u": site.url + "/jobs/1?v=1"}
         second = ask(one, first.record)
         assert second.outcome == Completed("/jobs/1?v=1")
         assert site.calls[1].query == site.calls[0].query.replace("key", "v=1&key")
