@@ -31,7 +31,8 @@ def expressions(rules: Rules) -> Iterator[tuple[str, Expression]]:
         yield f"$.polling.hints[{i}].argument", hint.argument
     for location, operation in operations(rules):
         yield from ((f"{location}.outputs.{name}", one) for name, one in operation.outputs.items())
-        yield from _there(f"{location}.next", operation.next)
+        if operation.next is not ABSENT:
+            yield from ((f"{location}.next", one) for one in operation.next.expressions)
 
 
 def _there(location: str, one: Expression) -> Iterator[tuple[str, Expression]]:

@@ -8,13 +8,15 @@ import msgspec
 
 from shared.codec import Json
 from shared.provider.language.expression import Expression
+from shared.provider.language.next_page import NextPage
 from shared.provider.language.part import ABSENT, Part, Reference, References, Url
 from shared.provider.language.rules import Rules
 
-FORMATS: dict[str, type] = {"jmespath": Expression, "secret-reference": Reference, "uri": Url}
+FORMATS: dict[str, type] = {"jmespath": Expression, "next-page": NextPage, "secret-reference": Reference, "uri": Url}
 """What a text may have to be; whatever reads it refuses it."""
 _HOVERS = {
     "jmespath": "JMESPath over the reply: {statusCode, headers (lower-case names), body, url, links, input, outputs}",
+    "next-page": "JMESPath over the reply, or a URL with ${…} over it, values encoded: ?cursor=${body.cursor}",
     "secret-reference": "ssm:/path, secretsmanager:id, secretsmanager:id#key or env:NAME",
 }
 _KINDS = {
@@ -24,7 +26,7 @@ _KINDS = {
     "number": "number",
     "integer": "whole number",
 }
-_TEXTS = {"jmespath": "expression", "secret-reference": "reference", "uri": "URL"}
+_TEXTS = {"jmespath": "expression", "next-page": "expression or URL", "secret-reference": "reference", "uri": "URL"}
 
 
 def schema() -> dict[str, Json]:

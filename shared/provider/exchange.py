@@ -113,7 +113,7 @@ class Exchange:
         headers, home = _headers(operation, context), self._home(operation, self._url(operation, context) or "")
         while True:
             yield page
-            link = operation.next.of(page.envelope)
+            link = _next(operation, page)
             if not isinstance(link, str) or not link:  # false, say: `has_more && next`
                 return
             url = followed(page.url, link)
@@ -204,6 +204,14 @@ class Exchange:
             if not ours and is_foreign(error.url, known):
                 raise TransportError(str(error), reason=Reason.EXPIRED_LINK) from error
             raise
+
+
+def _next(operation: Operation, page: Decoded) -> Json:
+    """What the file finds as the next link. Raises TransportError."""
+    try:
+        return operation.next.of(page.envelope)
+    except ValueError as error:
+        raise TransportError(str(error), reason=Reason.INVALID_REQUEST) from error
 
 
 def _headers(operation: Operation, context: dict[str, Json]) -> dict[str, str]:

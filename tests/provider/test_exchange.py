@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -11,7 +12,7 @@ from shared.provider import exchange as exchange_module
 from shared.provider.credentials.credentials import Credentials
 from shared.provider.exchange import MAX_PAGES, Decoded, Exchange
 from shared.provider.language.acceptor import Acceptor
-from shared.provider.language.expression import Expression
+from shared.provider.language.next_page import NextPage
 from shared.provider.language.operation import Operation
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
@@ -205,7 +206,7 @@ def test_no_time_is_left_after_the_end() -> None:
 # --- pages
 
 
-PAGED = operation(next=Expression("body.next"), headers={"X-Own": "1"})
+PAGED = operation(next=NextPage("body.next"), headers={"X-Own": "1"})
 
 
 def paged(pages: dict[str, Any]) -> Callable[[Seen], Says]:
@@ -225,6 +226,34 @@ def test_pages_are_followed_until_there_is_no_next() -> None:
         assert [answered.url for answered in walked(site, security=[KEY])] == [site.url + path for path in pages]
         sent = [(call.method, call.headers["X-Own"], call.headers["X-Key"]) for call in site.calls]
         assert sent == [("GET", "1", "key")] * 3
+
+
+@pytest.mark.parametrize("cursor", ["a+b/c==&x=1", "ü #?%2F", 2, "../.."])
+def test_a_cursor_in_the_url_of_the_next_page_is_encoded(cursor: Any) -> None:
+    wanted = operation(next=NextPage("?cursor=${body.cursor}&n=2"))
+    with Site(lambda seen: Says(200, {} if seen.query else {"cursor": cursor})) as site:
+        assert len(walked(site, wanted)) == 2
+        assert parse_qsl(site.calls[1].query) == [("cursor", str(cursor)), ("n", "2")]
+        assert site.calls[1].path == "/x"
+
+
+@pytest.mark.parametrize("found", [None, "", False])
+def test_there_is_no_next_page_without_a_value_for_its_url(found: Any) -> None:
+    for text in ("?cursor=${body.cursor}", "?a=${body.more && body.cursor}&b=${body.b}", "${body.cursor}"):
+        with Site(Says(200, {"cursor": found, "more": False, "b": 1})) as site:
+            assert len(walked(site, operation(next=NextPage(text)))) == 1
+
+
+def test_a_cursor_leads_to_no_other_path() -> None:
+    with Site(Says(200, {"cursor": "../admin"})) as site, fails("invalid-request"):
+        walked(site, operation(next=NextPage("/v1/${+body.cursor}")))
+
+
+def test_the_next_page_may_stand_in_a_link_header() -> None:
+    pages = {"/x": {"Link": '<?p=1>; rel="prev", <?p=2>; rel="next"'}, "/x?p=2": {"Link": "</x>; rel=first"}}
+    with Site(lambda seen: Says(200, {}, pages[seen.target])) as site:
+        found = walked(site, operation(next=NextPage("links.next")))
+        assert [one.url for one in found] == [site.url + path for path in pages]
 
 
 @pytest.mark.parametrize("link", [None, "", False, True, 5, {"href": "/y"}, ["/y"]])

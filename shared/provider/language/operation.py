@@ -6,6 +6,7 @@ from msgspec import Meta, field
 
 from shared.codec import Json
 from shared.provider.language.expression import Expression
+from shared.provider.language.next_page import NextPage
 from shared.provider.language.part import ABSENT, Part, by_default, says
 from shared.provider.language.placeholder import placeholders
 
@@ -43,7 +44,7 @@ class Operation(Part, frozen=True, kw_only=True):
         Decoding, says("`auto`: by content type; `csv`: objects, named by the first line; `url`: keep the link itself")
     ] = "auto"
     next: Annotated[
-        Expression, says("last result operation: the URL of the next page, until it is not text; the lists are joined")
+        NextPage, says("last result operation: the URL of the next page, until there is none; the lists are joined")
     ] = by_default(ABSENT)
     optional: Annotated[bool, says("result: when the URL has no value the data is null, not tried again")] = False
     timeout: Annotated[

@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from shared.codec import Json, dumps
 from shared.errors import ProviderFileError
 from shared.provider.language.expression import Expression
 
 _RESERVED = ":/?#[]@!$&'()*+,;=%"
-_CLIMBS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?=[/?#]|$)", re.IGNORECASE)
+_CLIMBS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?=[/?#;]|$)", re.IGNORECASE)
+_EMPTY = re.compile("/(?=/)")
+_ENDS = re.compile("[?#]")
+_NOT_IN_PATH = re.compile(r"[\x00-\x1f\x7f\\;]")  # some servers read them as the end of a name, or as a slash
+_DECODERS = 5  # no way has more proxies that decode
 _AUTHORITY = re.compile(r"(?:https?:)?//([^/?#]*)", re.IGNORECASE)
 _LABEL, _UNSAFE = "\0", "\1"  # in the place of values that are encoded, and of those that are not
 _NAMES_A_HOST = re.compile(r"//|[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -113,22 +117,46 @@ def fill(value: Json, context: Json) -> Json:
 def fill_url(text: str, context: Json) -> str | None:
     """The URL, its values percent-encoded; None when it is `without_value`. A lone placeholder is a whole URL.
 
-    Raises ValueError for a value that would climb: a `.` or `..` between slashes leads to another path.
+    Raises ValueError for a value that leads out of its place: a `.` or `..` between slashes, and of `${+…}` in any
+    spelling, or with an empty segment, a backslash, a `;`, a control character, a `?` or `#` before what follows it.
     """
     if without_value(text, context):
         return None
     if one := lone(text):
         return text_of(one.expression.of(context))
-    url, harmless = "", ""
-    for part in _parts(text):
+    url, seen, harmless = "", "", ""  # the last two only of the path; `seen` as a server may, which decodes first
+    in_path, last = True, len(_parts(text)) - 1
+    for number, part in enumerate(_parts(text)):
         if isinstance(part, str):
-            url, harmless = url + part, harmless + part
+            added = part
+            shown = usual = _ENDS.split(part)[0]
         else:
-            url += quote(text_of(part.expression.of(context)), safe=_RESERVED if part.reserved else "")
-            harmless += "x"
-    if len(_CLIMBS.findall(url)) > len(_CLIMBS.findall(harmless)):
-        raise ValueError("a value leads to another path")
+            value = text_of(part.expression.of(context))
+            added = quote(value, safe=_RESERVED if part.reserved else "")
+            shown = _decoded(_ENDS.split(value)[0]) if part.reserved else added
+            usual = shown if part.reserved and number == 0 else "x"
+            if part.reserved and number and _leaves(value, in_path=in_path, is_last=number == last):
+                raise ValueError("a value leads to another path")
+        url += added
+        if in_path:
+            seen, harmless, in_path = seen + shown, harmless + usual, not _ENDS.search(added)
+    if any(len(ways.findall(seen)) > len(ways.findall(harmless)) for ways in (_CLIMBS, _EMPTY)):
+        to_host = stays_on_the_server(text) and _NAMES_A_HOST.match(url)
+        raise ValueError(f"a value leads to another {'host' if to_host else 'path'}")
     return url
+
+
+def _leaves(value: str, *, in_path: bool, is_last: bool) -> bool:
+    """Whether a value of `${+…}` ends what it stands in before its end, or holds what servers may take for that."""
+    ends = _ENDS.search(value) if in_path else "#" in value
+    return bool(ends and not is_last) or (in_path and bool(_NOT_IN_PATH.search(_decoded(_ENDS.split(value)[0]))))
+
+
+def _decoded(value: str) -> str:
+    """A value as it is once those on the way have decoded it, each for itself."""
+    for _ in range(_DECODERS):
+        value = unquote(value)
+    return value
 
 
 def text_of(value: Json) -> str:

@@ -126,6 +126,37 @@ def test_no_spelling_of_dots_climbs_where_reserved_characters_are_kept(value: st
         fill_url("/v1/r/${+input.v}", {"input": {"v": value}})
 
 
+@pytest.mark.parametrize("value", [
+    "..;?q=1", "..;/admin", "..%2fadmin", "..%252Fadmin", "a/%252e%252e/admin", "%2e%2e", ".", "..\\admin", "a\\b",
+    "a%5cb", "x;v=1", "x%3bv=1", "x%00", "x\n", "x%0d%0aA:b", "\x7f", "/admin", "a//b", "a%2f/b", "%2fadmin",
+    "..%3fx", "..#x",
+])  # fmt: skip
+@pytest.mark.parametrize("text", ["/v1/tenants/acme/${+input.v}", "/v1/t/${+input.v}?a=b", "/v1/${+input.v}/b"])
+def test_a_value_with_reserved_characters_leads_out_of_no_path(text: str, value: str) -> None:
+    with pytest.raises(ValueError, match="another path"):
+        fill_url(text, {"input": {"v": value}})
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("/v1/${+input.v}/export", "users?x="), ("/v1/${+input.v}/export", "users#"), ("/v1/${+input.v}?a=b", "x?c=d"),
+    ("/v1?a=${+input.v}&sig=1", "x#"), ("/v1/a/${+input.v}/b", "x/"),
+])  # fmt: skip
+def test_a_value_ends_nothing_that_goes_on(text: str, value: str) -> None:
+    with pytest.raises(ValueError, match="another path"):
+        fill_url(text, {"input": {"v": value}})
+
+
+@pytest.mark.parametrize(("text", "value", "url"), [
+    ("/v1/${+input.v}", "projects/p/jobs/7", "/v1/projects/p/jobs/7"), ("/v1/${+input.v}", "a?q=1#x", "/v1/a?q=1#x"),
+    ("/v1/${+input.v}:cancel", "jobs/7", "/v1/jobs/7:cancel"), ("/p/${+input.v}", "g%2Fp/x", "/p/g%2Fp/x"),
+    ("/v1/${+input.v}", "a/", "/v1/a/"), ("/x?u=${+input.v}", "http://a//b/../c;d", "/x?u=http://a//b/../c;d"),
+    ("${+input.v}/x", "http://a.example/b//../c;d", "http://a.example/b//../c;d/x"), ("/a//${+input.v}", "b", "/a//b"),
+    ("/scan/${input.v}", "http://a/b;c\\", "/scan/http%3A%2F%2Fa%2Fb%3Bc%5C"),
+])  # fmt: skip
+def test_a_value_with_reserved_characters_may_go_on_within_its_place(text: str, value: str, url: str) -> None:
+    assert fill_url(text, {"input": {"v": value}}) == url
+
+
 @pytest.mark.parametrize("value", ["...", "..a", "a..", "a/../b", ". .", "%2e%2e"])
 def test_a_value_that_only_looks_like_climbing_is_encoded(value: str) -> None:
     url = fill_url("/jobs/${input.v}", {"input": {"v": value}})
