@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from local import ROOT
+from local import ROOT, sam_template
 from tests.repo.test_packaging import SHIPPED, pins
 
 pytestmark = pytest.mark.slow
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.slow
 HANDLERS = [f"handlers.{name}" for name in ("callback", "enqueue", "notify", "process", "reconcile")]
 # Lambda's python3.13 runtime brings these, and what boto3 needs besides.
 RUNTIME = ("boto3", "botocore", "s3transfer", "dateutil", "six")
+MACHINES = {"x86_64": 62, "arm64": 183}
+"""The machine in an ELF header, by the template's word for it: EM_X86_64, EM_AARCH64."""
 
 
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -45,10 +47,22 @@ def python313() -> str:
 @pytest.fixture(scope="session")
 def artifact(python313: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that becomes /var/task, made by the rule that SAM calls."""
-    folder = tmp_path_factory.mktemp("artifact")
-    made = make("build-EnqueueFunction", f"ARTIFACTS_DIR={folder}", f"PYTHON313={python313}")
+    return built(tmp_path_factory.mktemp("artifact"), python313, "x86_64")
+
+
+def built(folder: Path, python313: str, architecture: str) -> Path:
+    """The folder, filled by the rule that SAM calls."""
+    made = make("build-EnqueueFunction", f"ARTIFACTS_DIR={folder}", f"PYTHON313={python313}", f"ARCH={architecture}")
     assert made.returncode == 0, made.stderr
     return folder
+
+
+def machines(folder: Path) -> set[int]:
+    """The machines that the compiled extensions inside are for, each as its ELF header says (e_machine)."""
+    heads = [file.read_bytes()[:20] for file in folder.rglob("*.so*")]
+    assert heads
+    assert all(head[:6] == b"\x7fELF\x02\x01" for head in heads)  # of 64 bits, the lowest byte first
+    return {int.from_bytes(head[18:20], "little") for head in heads}
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -94,8 +108,42 @@ def test_the_artifact_has_nothing_else_at_its_top_level(artifact: Path) -> None:
 
 def test_compiled_extensions_are_for_lambda_whatever_machine_built_them(artifact: Path) -> None:
     extensions = [file.name for file in artifact.rglob("*.so")]
-    assert extensions
     assert all(".cpython-313-x86_64-linux-gnu." in name for name in extensions)
+    assert machines(artifact) == {MACHINES["x86_64"]}
+
+
+@pytest.mark.parametrize("architecture", sam_template.template()["Parameters"]["Architecture"]["AllowedValues"])
+def test_every_compiled_extension_is_for_the_machine_that_was_asked_for(
+    artifact: Path, python313: str, tmp_path: Path, architecture: str
+) -> None:
+    """After one for x86_64: what is kept of dependencies is not taken from there."""
+    assert machines(built(tmp_path, python313, architecture)) == {MACHINES[architecture]}
+
+
+def test_another_machine_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    made = make("build-EnqueueFunction", "ARCH=sparc", f"ARTIFACTS_DIR={tmp_path}")
+    assert made.returncode != 0
+    assert "ARCH is x86_64 or arm64, not sparc" in made.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "architecture"),
+    [
+        ('parameter_overrides = ["MaxWorkers=\\"2\\"", "Architecture=\\"arm64\\""]', "arm64"),
+        ('parameter_overrides = "MaxWorkers=2 Architecture=arm64"', "arm64"),
+        ('parameter_overrides = "Architecture=x86_64"', "x86_64"),
+        ('# parameter_overrides = "Architecture=arm64"', "x86_64"),
+    ],
+)
+def test_the_machine_is_the_one_that_is_deployed_unless_another_is_asked_for(
+    tmp_path: Path, told: str, architecture: str
+) -> None:
+    (tmp_path / "samconfig.toml").write_text(told, encoding="utf-8")
+    asked = ["make", "-s", "-f", str(ROOT / "Makefile"), "architecture"]
+    for further, expected in ([], architecture), (["ARCH=arm64"], "arm64"):
+        made = subprocess.run([*asked, *further], cwd=tmp_path, check=True, capture_output=True, text=True)
+        assert made.stdout.strip() == expected
 
 
 def test_the_artifact_is_small(artifact: Path) -> None:

@@ -272,7 +272,7 @@ def test_each_function_runs_its_handler_on_the_runtime_the_artifact_is_made_for(
     assert function_properties["Handler"] == f"handlers.{name}.handler"
     assert (ROOT / "handlers" / f"{name}.py").is_file()
     assert function_properties["Runtime"] == "python3.13"
-    assert function_properties["Architectures"] == ["x86_64"]
+    assert function_properties["Architectures"] == [{"Ref": "Architecture"}]
     assert RESOURCES[function]["Metadata"] == {"BuildMethod": "makefile"}
 
 
