@@ -20,7 +20,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test test-all soak bench bench-peers lint lint-lua docs validate build invoke-enqueue invoke-process invoke-status preflight deploy clean sam architecture python313 always
+.PHONY: help demo dev test test-all soak bench bench-peers lint lint-lua docs validate build invoke-enqueue invoke-process invoke-status preflight deploy deploy-cache clean sam architecture python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -129,6 +129,7 @@ clean: ## remove what was built and every environment
 
 validate: sam
 	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} $(SAM) validate --lint
+	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} $(SAM) validate --lint --template cache.yaml
 
 build: validate ## build what is deployed, and list it; ARCH=arm64 for that
 	$(SAM) build
@@ -148,11 +149,21 @@ invoke-status: $(VENV)/ready .aws-sam/build/template.yaml ## the same for status
 	@$(MAKE) --no-print-directory sam
 	$(SAM) build
 
-preflight: $(VENV)/ready ## check what a deployment's parameters must have in common
-	$(VENV)/bin/python -m local.preflight
+preflight: $(VENV)/ready ## check what is to be deployed: parameters, provider files, secrets, Redis, the artifact
+	$(VENV)/bin/python -m local.deploy.preflight
 
-deploy: sam preflight ## build and deploy, asking for the parameters
-	$(SAM) build && $(SAM) deploy --guided
+# What samconfig.toml says; nobody is asked to confirm where there is no terminal.
+SAM_DEPLOY = $(SAM) deploy $$(test -t 0 || echo --no-confirm-changeset)
+
+deploy: sam $(VENV)/ready ## ask for what samconfig.toml does not give, build, check and deploy; ARCH=arm64 for that
+	$(VENV)/bin/python -m local.deploy.ask --architecture $(ARCH)
+	$(SAM) build
+	$(VENV)/bin/python -m local.deploy.preflight
+	$(SAM_DEPLOY)
+
+deploy-cache: sam $(VENV)/ready ## deploy a Redis of its own (cache.yaml), and have `make deploy` use it
+	$(SAM_DEPLOY) --config-env cache
+	$(VENV)/bin/python -m local.deploy.adopt
 
 # --- the artifact: called by `sam build` for each function, with ARTIFACTS_DIR set
 #

@@ -215,3 +215,21 @@ class Load:
     def delayed(self) -> float:
         """Dollars a month: one message sent, received and deleted for a poll."""
         return dollars("sqs", IDLE_RECEIVES) + MONTH * dollars("sqs", self.polls * 3) + self._asks
+
+
+def quiet() -> dict[str, float]:
+    """Dollars a month of a deployment with one provider and a task a day, and of what cache.yaml adds by default."""
+    bill, cache = Load(1, 1).bill(), template("cache.yaml")
+    zones = len(cache["Resources"]["SqsInterface"]["Properties"]["SubnetIds"])
+    secrets = sum(one["Type"] == "AWS::SecretsManager::Secret" for one in cache["Resources"].values())
+    gigabytes, ecpus = (cache["Parameters"][name]["Default"] for name in ("MaxGigabytes", "MaxEcpuPerSecond"))
+    return {
+        "template.yaml without Redis": sum(bill.values()) - bill["Redis"],
+        "the cache, which bills 100 MB at least": bill["Redis"],
+        "its NAT and that one's address": dollars("nat hour", 730) + dollars("address hour", 730),
+        "its endpoint for SQS, unless `SqsEndpoint=false`": dollars("endpoint hour", 730 * zones),
+        "its secrets": dollars("secret", secrets),
+        "the cache, at most: `MaxGigabytes`, `MaxEcpuPerSecond`": (
+            dollars("valkey stored", 730 * gigabytes) + MONTH * dollars("ecpu", ecpus)
+        ),
+    }

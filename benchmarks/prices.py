@@ -22,6 +22,7 @@ class Price:
 _LAMBDA = "git.mcrn.ar/mariano/lambda_local_runner (lambda-13-cost.md, May 2026)"
 _DURABLE = "aws.amazon.com/lambda/pricing, as quoted in public repositories (September 2026)"
 _DYNAMODB = "airbyte.com/data-engineering-resources/dynamodb-pricing (July 2025)"
+_VPC = "factualminds.com/blog/amazon-vpc-pricing-endpoints-peering-transit-gateway (June 2026)"
 _CLOUDWATCH = "signoz.io/guides/cloudwatch-pricing (February 2026), help-toolz.com"
 _ELASTICACHE = "usage.ai/blogs/aws/database-savings-plans/elasticache/serverless-pricing (June 2026)"
 
@@ -38,6 +39,9 @@ PRICES = {
     "valkey stored": Price(0.084, "GB and hour of the same", _ELASTICACHE),
     "nat hour": Price(0.045, "hour", "basavytix.com/blog/aws-nat-gateway-pricing"),
     "nat traffic": Price(0.045, "GB", "basavytix.com/blog/aws-nat-gateway-pricing"),
+    "address hour": Price(0.005, "hour of a public IPv4 address", _VPC),
+    "endpoint hour": Price(0.01, "hour of an interface endpoint in one zone", _VPC),
+    "secret": Price(0.40, "secret and month", "aws.amazon.com/secrets-manager/pricing (September 2026)"),
     "logs": Price(0.50, "GB taken in", _CLOUDWATCH),
     "metric": Price(0.30, "metric and month", _CLOUDWATCH),
     "trace": Price(5.00e-6, "trace recorded", "aws.amazon.com/de/xray/pricing"),

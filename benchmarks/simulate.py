@@ -23,6 +23,7 @@ from benchmarks.model import (
     WHOLE_CORE_MB,
     Load,
     busy_seconds,
+    quiet,
     reconcile_seconds,
 )
 from benchmarks.prices import PRICES, READ, REGION, Price
@@ -56,6 +57,13 @@ def short(count: float) -> str:
 
 def power(tasks: int) -> str:
     return {10**4: "10⁴", 10**6: "10⁶", 10**8: "10⁸"}[tasks]
+
+
+def still() -> str:
+    """What a month costs in which nothing happens."""
+    *parts, (limit, most) = ((name, money(amount)) for name, amount in quiet().items())
+    whole = ("**all**", f"**{money(sum([*quiet().values()][:-1]))}**")
+    return table(("what", "dollars a month"), [*parts, whole, (limit, most)])
 
 
 def usage() -> str:
@@ -207,14 +215,14 @@ def prices() -> str:
     """The inputs in dollars."""
 
     def cost(one: Price) -> str:
-        return f"{one.dollars * 1e6:g} a million" if one.dollars < 0.01 else f"{one.dollars:g}"
+        return f"{one.dollars * 1e6:g} a million" if one.dollars < 0.001 else f"{one.dollars:g}"
 
     rows = ((name, cost(one), one.unit, one.source or "not found: from memory") for name, one in PRICES.items())
     return f"{REGION}, read {READ}.\n\n" + table(("price", "dollars", "for one", "read at"), rows)
 
 
 PARTS: Mapping[str, Callable[[], str]] = {
-    "bills": bills, "usage": usage, "limits": limits, "others": others, "prices": prices,
+    "bills": bills, "quiet": still, "usage": usage, "limits": limits, "others": others, "prices": prices,
 }  # fmt: skip
 
 

@@ -56,9 +56,9 @@ _Loader.add_multi_constructor("!", _tag)
 
 
 @cache
-def template() -> Node:
-    """The whole template."""
-    loaded: Node = yaml.load((ROOT / "template.yaml").read_text(encoding="utf-8"), _Loader)
+def template(file: str = "template.yaml") -> Node:
+    """The whole of a template."""
+    loaded: Node = yaml.load((ROOT / file).read_text(encoding="utf-8"), _Loader)
     return loaded
 
 

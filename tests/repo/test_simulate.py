@@ -204,6 +204,14 @@ def test_other_ways_cost_what_one_multiplies_by_hand() -> None:
     assert one.nat() == pytest.approx(32.85 + 2.628 * 3 * 8 * 0.045, rel=1e-6)
 
 
+def test_a_quiet_month_costs_what_one_multiplies_by_hand() -> None:
+    found = model.quiet()
+    assert [round(amount, 2) for amount in found.values()][1:5] == [6.13, 36.5, 14.6, 0.8]
+    assert found["template.yaml without Redis"] == pytest.approx(sum(Load(1, 1).bill().values()) - 6.133, abs=1e-3)
+    assert [*found.values()][5] == pytest.approx(0.084 * 730 + 10_000 * MONTH * 0.0023e-6)
+    assert f"| **all** | **{simulate.money(sum([*found.values()][:5]))}** |" in simulate.still()
+
+
 def test_every_price_says_where_it_was_read_or_that_it_was_not() -> None:
     page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
     assert all(f"| {name} |" in page for name in prices.PRICES)

@@ -1,0 +1,1 @@
+"""What is done before a deployment: parameters are asked for and kept in samconfig.toml, and all is checked."""
