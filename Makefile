@@ -131,8 +131,10 @@ validate: sam
 	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} $(SAM) validate --lint
 	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} $(SAM) validate --lint --template cache.yaml
 
+SAM_BUILD = $(SAM) build --parameter-overrides Architecture=$(ARCH)
+
 build: validate ## build what is deployed, and list it; ARCH=arm64 for that
-	$(SAM) build
+	$(SAM_BUILD)
 	@cd .aws-sam/build/EnqueueFunction && du -sk * | sort -rn \
 		&& echo "$$(find . -type f | wc -l) files, $$(du -sk . | cut -f 1) KiB, $$(tar -czf - . | wc -c | awk '{print int($$1 / 1024)}') KiB compressed, byte code for $$(find . -name '*.pyc' | wc -l) of $$(find . -name '*.py' | wc -l) modules"
 
@@ -147,7 +149,7 @@ invoke-status: $(VENV)/ready .aws-sam/build/template.yaml ## the same for status
 
 .aws-sam/build/template.yaml: template.yaml requirements.txt $(shell find handlers shared -type f -not -name '*.pyc' 2>/dev/null)
 	@$(MAKE) --no-print-directory sam
-	$(SAM) build
+	$(SAM_BUILD)
 
 preflight: $(VENV)/ready ## check what is to be deployed: parameters, provider files, secrets, Redis, the artifact
 	$(VENV)/bin/python -m local.deploy.preflight
@@ -157,7 +159,7 @@ SAM_DEPLOY = $(SAM) deploy $$(test -t 0 || echo --no-confirm-changeset)
 
 deploy: sam $(VENV)/ready ## ask for what samconfig.toml does not give, build, check and deploy; ARCH=arm64 for that
 	$(VENV)/bin/python -m local.deploy.ask --architecture $(ARCH)
-	$(SAM) build
+	$(SAM_BUILD)
 	$(VENV)/bin/python -m local.deploy.preflight
 	$(SAM_DEPLOY)
 
