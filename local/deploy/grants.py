@@ -10,7 +10,7 @@ from shared.provider.language.rules import Rules
 from shared.provider.language.security import OAuth2
 
 PROVIDERS, CALLBACKS = "ProviderSecretArns", "CallbackSecretArns"
-"""The parameters that grant credentials, and keys of signatures where the template keeps these apart."""
+"""The parameters that grant credentials, and the keys of signatures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,12 @@ class Need:
 
 def needs(rules: Mapping[str, Rules]) -> list[Need]:
     """Every secret that these files name, each once for a provider and a parameter."""
-    callbacks = CALLBACKS if CALLBACKS in sam_template.template()["Parameters"] else PROVIDERS
     found = []
     for provider, rule in rules.items():
         credentials = [one.client_secret if isinstance(one, OAuth2) else one.secret for one in rule.security]
         found += [Need(provider, reference, PROVIDERS) for reference in credentials]
         if rule.callback.signature:
-            found.append(Need(provider, rule.callback.signature.secret, callbacks))
+            found.append(Need(provider, rule.callback.signature.secret, CALLBACKS))
     return list(dict.fromkeys(found))
 
 

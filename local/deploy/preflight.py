@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from local.deploy import artifact, files, grants, redis, samconfig, secrets, stack, values
+from local.deploy import account, artifact, files, grants, redis, samconfig, secrets, stack, values
 from local.deploy.finding import Finding, Verdict, fault, not_checked, ok
 from local.deploy.samconfig import ConfigError
 from shared.errors import SettingsError
@@ -23,7 +23,10 @@ def findings(config: Path, built: Path) -> Iterator[Finding]:
     there = stack.parameters(name)
     yield _kept(name, there, told)
     chosen = samconfig.parameters((there or {}) | told)
-    yield from values.findings(chosen, told)
+    of_values = list(values.findings(chosen, told))
+    yield from of_values
+    if all(one.verdict is not Verdict.FAULT for one in of_values):
+        yield from account.findings(chosen, there)
     try:
         settings = values.settings(chosen)
     except SettingsError:
@@ -74,7 +77,8 @@ def _redis(chosen: Mapping[str, str], prefix: str) -> Iterator[Finding]:
     if url is None:
         yield not_checked(redis.ABOUT, "where it is could not be read")
     else:
-        yield from redis.findings(url, prefix, chosen["DefaultProvider"])
+        plain = chosen["AllowPlainRedis"] == "true"
+        yield from redis.findings(url, prefix, chosen["DefaultProvider"], plain=plain)
 
 
 def main(config: Path = samconfig.FILE, built: Path = artifact.BUILT) -> int:

@@ -12,7 +12,7 @@ from local.deploy.finding import Finding, fault, not_checked, ok
 from shared.errors import QueueUnavailable, QueueUnreachable
 from shared.queue import Queue
 from shared.queue.client import TROUBLE, Client, client_of
-from shared.settings import is_redis_url
+from shared.settings import has_verified_tls, is_redis_url
 from shared.task import Task
 
 Resolve = Callable[[str], list[str]]
@@ -27,10 +27,18 @@ def addresses(host: str) -> list[str]:
         return []
 
 
-def findings(url: str, prefix: str, provider: str, resolve: Resolve = addresses) -> Iterator[Finding]:
-    """What is to be said of that Redis, for the queue with that prefix; `provider` is any. No URL's secret is shown."""
+def findings(
+    url: str, prefix: str, provider: str, resolve: Resolve = addresses, *, plain: bool = False
+) -> Iterator[Finding]:
+    """What is to be said of that Redis, for the queue with that prefix; `provider` is any. No URL's secret is shown.
+
+    `plain`: it may be reached without verified TLS.
+    """
     if not is_redis_url(url):
         yield fault(ABOUT, "what says where it is holds no redis[s]:// or redis[s]-cluster:// URL")
+        return
+    if not plain and not has_verified_tls(url):
+        yield fault(ABOUT, "its URL asks for no verified TLS (rediss://), which needs the parameter AllowPlainRedis")
         return
     parts = urlsplit(url)
     if parts.scheme == "unix":

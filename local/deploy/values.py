@@ -12,6 +12,8 @@ LEAST_WOKEN = 2
 """The least concurrency that Lambda lets a mapping of SQS have."""
 REDIS = ("RedisUrlSecret", "RedisUrlParameter", "RedisUrl")
 """The parameters that say where Redis is; the first that is given counts."""
+COUNTS = ("Concurrency", "MaxWorkers")
+"""How the names of parameters end that count runs."""
 _MADE = {"SPILL_BUCKET": "bucket", "TABLE_NAME": "table"}
 """Settings that name what a deployment makes."""
 
@@ -71,11 +73,11 @@ def _network(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _concurrency(values: Mapping[str, str]) -> Iterator[str]:
-    counts = [values["ProcessConcurrency"], values["MaxWorkers"]]
-    if not all(re.fullmatch(r"\d{1,9}", count) for count in counts):
-        yield "ProcessConcurrency and MaxWorkers must be numbers"
+    wrong = [name for name in values if name.endswith(COUNTS) and not re.fullmatch(r"\d{1,9}", values[name])]
+    if wrong:
+        yield f"{', '.join(wrong)} must be a number"
         return
-    reserved, workers = map(int, counts)
+    reserved, workers = int(values["ProcessConcurrency"]), int(values["MaxWorkers"])
     needed = workers + (max(LEAST_WOKEN, workers) if values["WakeUps"] == "true" else 0)
     if 0 < reserved < needed:
         for_whom = "MaxWorkers for invited runs and, with WakeUps, as many again, 2 at least, for woken ones"

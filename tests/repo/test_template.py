@@ -299,6 +299,7 @@ EVERY_PARAMETER = {
     "MaxWorkers": ("4", "1", "ProcessFunction"),
     "ProcessConcurrency": ("0", "8", "ProcessFunction"),
     "WakeUps": ("true", "false", "EnqueueFunction"),
+    "Architecture": ("x86_64", "arm64", "ProcessFunction"),
     "CallbackUrl": ("", "https://api.example", "EnqueueFunction"),
     "EventBus": ("a", "b", "Ends"),
     "StateMachineArns": ("", "arn:a", "EnqueueFunction"),

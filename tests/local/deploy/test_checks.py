@@ -58,7 +58,7 @@ def test_what_process_reserves_is_enough_for_invited_and_woken_runs(
         ({"RedisUrlSecret": "arn:aws:secretsmanager:x:1:secret:r-AbCdEf"}, "RedisUrlSecret and RedisUrlParameter both"),
         ({"SubnetIds": "subnet-1"}, "SubnetIds is given without SecurityGroupIds"),
         ({"SecurityGroupIds": "sg-1"}, "SecurityGroupIds is given without SubnetIds"),
-        ({"MaxWorkers": "many"}, "ProcessConcurrency and MaxWorkers must be numbers"),
+        ({"EnqueueConcurrency": "many"}, "EnqueueConcurrency must be a number"),
         ({"ParallelTasks": "many"}, "PARALLEL_TASKS must be a number"),
         ({"ProviderServers": "acme=ftp://x"}, "PROVIDER_SERVERS must be name=url pairs"),
         ({"SpillDays": "30"}, "SPILL_DAYS must be a day or more beyond RETENTION_SECONDS"),
@@ -133,6 +133,7 @@ def wanted(tmp_path: Path) -> list[Need]:
 def test_every_secret_that_a_file_names_must_be_granted(wanted: list[Need]) -> None:
     found = said(grants.findings(wanted, {"ProviderSecretArns": f"{PARAMETER}, {SECRET}"}))
     kept = wanted[-1].parameter
+    assert kept == "CallbackSecretArns"
     assert found == [
         f"provider acme: ssm:/acme/signature is not among {kept}",
         "provider acme: env:ACME_KEY: template.yaml gives the functions no such variable",

@@ -50,6 +50,7 @@ def test_what_cannot_be_checked_from_here_stops_nothing(config: Path, capsys: py
     [
         ({}, "fault        parameters: nothing says where Redis is"),
         ({"RedisUrlParameter": "/redis", "ProcessConcurrency": "1"}, "at least 8"),
+        ({"RedisUrlParameter": "/redis", "EnqueueConcurrency": "x"}, "EnqueueConcurrency must be a number"),
         ({"RedisUrlParameter": "/none"}, "fault        ssm:/none: cannot be read: ParameterNotFound"),
         ({"RedisUrlParameter": "/redis", "DefaultProvider": "gone"}, "fault        provider gone: DefaultProvider"),
         ({"RedisUrlParameter": "/redis", "ParallelTasks": "x"}, "not checked  provider files: the settings are faulty"),

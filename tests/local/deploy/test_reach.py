@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from moto import mock_aws
 from redis import Redis
 
-from local.deploy import redis, secrets, stack
+from local.deploy import account, redis, secrets, stack
 from local.deploy.finding import Finding, Verdict
 from local.servers.redis_server import free_port
 from shared import aws
@@ -119,11 +119,60 @@ def test_the_arn_of_a_secret_is_looked_up(mocked: None) -> None:
     assert stack.arn_of("ssm:/none") is None
 
 
+# --- the account
+
+
+@pytest.mark.parametrize(
+    ("limit", "free", "there", "told", "verdict"),
+    [
+        (1000, 1000, {}, {"ProcessConcurrency": "900"}, OK),
+        (1000, 1000, {}, {"ProcessConcurrency": "901"}, FAULT),
+        (1000, 400, {"ProcessConcurrency": "500"}, {"ProcessConcurrency": "800"}, OK),
+        (1000, 400, {"ProcessConcurrency": "500"}, {"ProcessConcurrency": "801"}, FAULT),
+        (10, 10, {}, {"CallbackConcurrency": "20", "CallbackUrl": "https://a.example"}, FAULT),
+        (10, 10, {}, {"EnqueueConcurrency": "1", "StatusConcurrency": "1"}, FAULT),
+        (10, 10, {}, {"CallbackConcurrency": "20", "CallbackUrl": ""}, None),
+        (1000, 1000, None, {"ProcessConcurrency": "8"}, NOT_CHECKED),
+        (None, 0, {}, {"ProcessConcurrency": "8"}, NOT_CHECKED),
+    ],
+)
+def test_what_is_to_be_reserved_must_be_there_beside_what_lambda_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int | None,
+    free: int,
+    there: dict[str, str] | None,
+    told: dict[str, str],
+    verdict: Verdict | None,
+) -> None:
+    class Lambda:
+        def get_account_settings(self) -> object:
+            if limit is None:
+                raise NoCredentialsError
+            return {"AccountLimit": {"ConcurrentExecutions": limit, "UnreservedConcurrentExecutions": free}}
+
+    monkeypatch.setattr(boto3, "client", lambda service, **_: Lambda())
+    assert [one.verdict for one in account.findings(told, there)] == ([verdict] if verdict else [])
+
+
 # --- Redis
 
 
-def told(url: str, *addresses: str) -> Finding:
-    return list(redis.findings(url, "meanwhile", "acme", lambda host: list(addresses)))[-1]
+def told(url: str, *addresses: str, plain: bool = True) -> Finding:
+    return list(redis.findings(url, "meanwhile", "acme", lambda host: list(addresses), plain=plain))[-1]
+
+
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("redis://cache.example", True),
+        ("rediss://cache.example?ssl_cert_reqs=none", True),
+        ("rediss://cache.example", False),
+    ],
+)
+def test_a_redis_without_verified_tls_is_a_fault_unless_it_is_allowed(url: str, is_refused: bool) -> None:
+    found = told(url, "10.0.0.1", plain=False)
+    assert ("AllowPlainRedis" in found.said) is (found.verdict is FAULT) is is_refused
+    assert told(url, "10.0.0.1").verdict is NOT_CHECKED
 
 
 @pytest.mark.parametrize(
