@@ -30,8 +30,7 @@ OURS = "import handlers.enqueue\nfrom shared import wiring\nwiring.logger()\nwir
 CLIENTS = """
 import hiredis, jmespath, msgspec, redis, requests
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatewayRestResolver
-Logger(service="bare"), APIGatewayHttpResolver(), APIGatewayRestResolver(), requests.Session(), redis.Redis()
+Logger(service="bare"), requests.Session(), redis.Redis()
 """
 BARE = "import boto3" + CLIENTS + "boto3.client('dynamodb')"
 BARE_BOTOCORE = "import botocore.session" + CLIENTS + "botocore.session.get_session().create_client('dynamodb')"

@@ -6,18 +6,12 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared import wiring
 from shared.api import callback, request  # noqa: F401 (loaded as the environment starts)
-from shared.api.answer import problem
-from shared.errors import Problem, StoreUnavailable
+from shared.api.serve import served
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 from shared.work import wakeups  # noqa: F401 (loaded as the environment starts)
 
 
-def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+def handler(event: Any, _context: LambdaContext) -> dict[str, Any]:
     """Take what a provider tells by itself. Answers one API Gateway event of either shape."""
     wiring.logger()
-    try:
-        answer = wiring.receiver().receive(request.callback(event))
-    except (Problem, StoreUnavailable) as error:
-        answer = problem(error)
-    headers = {"Content-Type": answer.content_type} | answer.headers(event)
-    return {"statusCode": answer.status, "headers": headers, "body": answer.text}
+    return served(event, lambda call: wiring.receiver().receive(request.callback(call)))

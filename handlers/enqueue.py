@@ -1,80 +1,70 @@
 """The HTTP function: every route of the API, REST and HTTP API events alike."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatewayRestResolver, Response
-from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared import wiring
 from shared.api import batch, cancel, request, revive, view
-from shared.api.answer import Answer, problem
+from shared.api.answer import Answer
+from shared.api.event import ApiCall
+from shared.api.serve import served
 from shared.errors import NotFound
 from shared.provider import callback_url  # noqa: F401 (loaded as the environment starts)
 from shared.provider.wire import transport  # noqa: F401 (loaded as the environment starts)
 from shared.work import wakeups  # noqa: F401 (loaded as the environment starts)
 
-T = TypeVar("T")
-
-router = Router()  # type: ignore[no-untyped-call]
-rest = APIGatewayRestResolver(strip_prefixes=[request.BASE_PATH])
-http = APIGatewayHttpResolver(strip_prefixes=[request.BASE_PATH])
+Remaining = Callable[[], float]
 
 
-@router.get("/")
-@router.post("/tasks")
-def enqueue() -> Response[str]:
-    parse = request.from_query if router.current_event.http_method == "GET" else request.from_body
-    return _response(wiring.enqueuer().answer(_read(parse), _remaining))
+def ask(call: ApiCall, remaining: Remaining) -> Answer:
+    return wiring.enqueuer().answer(request.from_query(call, _default()), remaining)
 
 
-@router.post("/tasks/batch")
-def enqueue_batch() -> Response[str]:
-    return _response(batch.answer(wiring.enqueuer_for_threads(), _read(request.from_batch), _remaining))
+def enqueue(call: ApiCall, remaining: Remaining) -> Answer:
+    return wiring.enqueuer().answer(request.from_body(call, _default()), remaining)
 
 
-@router.post("/tasks/revive")
-def revive_task() -> Response[str]:
-    return _response(revive.answer(wiring.parts(), _read(request.named_in_body)))
+def enqueue_batch(call: ApiCall, remaining: Remaining) -> Answer:
+    return batch.answer(wiring.enqueuer_for_threads(), request.from_batch(call, _default()), remaining)
 
 
-@router.get("/tasks")
-@router.get("/tasks/.+")
-def status() -> Response[str]:
-    return _response(view.status(wiring.parts(), _read(request.named_in_url)))
+def revive_task(call: ApiCall, _: Remaining) -> Answer:
+    return revive.answer(wiring.parts(), request.named_in_body(call, _default()))
 
 
-@router.delete("/tasks")
-@router.delete("/tasks/.+")
-def cancel_task() -> Response[str]:
-    return _response(cancel.answer(wiring.parts(), _read(request.named_in_url)))
+def status(call: ApiCall, _: Remaining) -> Answer:
+    return view.status(wiring.parts(), request.named_in_url(call, _default()))
 
 
-def _read(parse: Callable[[dict[str, Any], str], T]) -> T:
-    return parse(router.current_event.raw_event, wiring.settings().default_provider)
+def cancel_task(call: ApiCall, _: Remaining) -> Answer:
+    return cancel.answer(wiring.parts(), request.named_in_url(call, _default()))
 
 
-def _remaining() -> float:
-    return router.lambda_context.get_remaining_time_in_millis() / 1000
+ROUTES: Mapping[str, Callable[[ApiCall, Remaining], Answer]] = {
+    "GET /": ask,
+    "POST /tasks": enqueue,
+    "POST /tasks/batch": enqueue_batch,
+    "POST /tasks/revive": revive_task,
+    "GET /tasks": status,
+    "GET /tasks/{provider}/{name}": status,
+    "DELETE /tasks": cancel_task,
+    "DELETE /tasks/{provider}/{name}": cancel_task,
+}
 
 
-def _response(answer: Answer) -> Response[str]:
-    answer = answer.unless_known(event := router.current_event.raw_event)
-    return Response(answer.status, answer.content_type, answer.text, answer.headers(event))
-
-
-def _problem(error: Exception) -> Response[str]:
-    return _response(problem(error))
-
-
-for resolver in (rest, http):
-    resolver.include_router(router)
-    resolver.exception_handler(Exception)(_problem)
-    resolver.not_found(lambda _: _problem(NotFound("there is no such route", field="path")))
-
-
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: Any, context: LambdaContext) -> dict[str, Any]:
     """Answer one API Gateway event; every answer's body is text."""
     wiring.logger()  # makes what shared/ logs JSON
-    return (http if event.get("version") == "2.0" else rest).resolve(event, context)
+    return served(event, lambda call: _routed(call, lambda: context.get_remaining_time_in_millis() / 1000))
+
+
+def _routed(call: ApiCall, remaining: Remaining) -> Answer:
+    if call.route not in ROUTES:
+        raise NotFound("there is no such route", field="path")
+    return ROUTES[call.route](call, remaining)
+
+
+def _default() -> str:
+    return wiring.settings().default_provider

@@ -8,8 +8,11 @@ from shared import wiring
 from shared.work import notify  # noqa: F401 (loaded as the environment starts)
 
 
-def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, list[dict[str, str]]]:
+def handler(event: Any, _context: LambdaContext) -> dict[str, list[dict[str, str]]]:
     """Tell of the ends in one batch of stream records. Returns those that are to be handed in again."""
-    wiring.logger()
-    again = wiring.notifier().tell_ends(event["Records"])
+    logger, records = wiring.logger(), event.get("Records") if isinstance(event, dict) else None
+    if not isinstance(records, list):
+        logger.error("stream record unreadable", extra={"reason": "the event has no list of records"})
+        records = []
+    again = wiring.notifier().tell_ends(records)
     return {"batchItemFailures": [{"itemIdentifier": number} for number in again]}

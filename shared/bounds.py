@@ -20,6 +20,7 @@ class Bound:
 
 
 RESULT_BYTES = 32_768
+MOST_REPEATED = 64  # characters
 BOUNDS: Mapping[str, Bound] = {
     "name": Bound(256, "a task's name: everywhere", "400"),
     "group": Bound(256, "a request's group: record, item", "above 64 characters: 400"),
@@ -55,3 +56,8 @@ def cut(value: Json, name: str) -> Json:
     while not fits(kept + mark, name):
         kept = kept[: len(kept) * 9 // 10]
     return kept + mark
+
+
+def beginning(text: str) -> str:
+    """As much of a text that somebody else chose as a message repeats: 64 characters, with a mark where it is cut."""
+    return text if len(text) <= MOST_REPEATED else f"{text[:MOST_REPEATED]}…"

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
@@ -15,7 +16,7 @@ class DuplicateKey(ValueError):
     """An object names `key` twice."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"the key {key!r} stands twice in one object")
+        super().__init__(f"the key {key[:64]!r} stands twice in one object")
         self.key = key
 
 
@@ -67,8 +68,7 @@ def _finite(text: str) -> float:
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise DuplicateKey(next(name for name in names if names.count(name) > 1))
+        raise DuplicateKey(next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1))
     return value
 
 

@@ -17,7 +17,7 @@ from shared.reasons import Reason
 from shared.record import Record
 from shared.settings import MAX_BATCH
 from shared.store.spill import Spill
-from tests.support.api_events import rest
+from tests.support.api_events import rest_call
 from tests.support.asking import DONE, POLLED, TASK, ask, provider, record, rules, submitted
 from tests.support.servers import Says, Site
 
@@ -40,7 +40,7 @@ def asked(reply: Json, **parts: Json) -> Finding:
 def requested(**fields: Json) -> bool:
     """Whether a request with these fields is taken."""
     try:
-        return isinstance(from_body(rest("POST", "/tasks", {"name": "a"} | fields), "example"), TaskRequest)
+        return isinstance(from_body(rest_call("POST", "/tasks", {"name": "a"} | fields), "example"), TaskRequest)
     except (BadRequest, ContentTooLarge):
         return False
 
@@ -166,12 +166,21 @@ def test_what_is_cut_fits_keeps_its_beginning_and_says_how_long_it_was(large: Js
 
 
 def test_a_problem_repeats_no_enormous_field() -> None:
-    with pytest.raises(BadRequest) as caught:
-        from_body(rest("POST", "/tasks", {"name": "a", "\x01" * 10_000: 1}), "example")
-    told = problem(caught.value)
+    told = problem(BadRequest("\x01" * 10_000, field="\x01" * 10_000))
     assert len(told.text) < 10_000
     assert "(cut, " in told.body["field"]
     assert "(cut, " in told.body["detail"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"KEY": 1}', '{"KEY": 1, "KEY": 2}', '{"name": "a", "input": {"KEY": 1, "KEY": 2}}', '{"name": "KEY"}',
+     '{"name": "a", "provider": "KEY"}', '{"name": "a", "notify": {"KEY": ""}}', '{"name": "a", "group": "KEY"}'],
+)  # fmt: skip
+def test_what_a_fault_repeats_of_a_request_is_cut(body: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        from_body(rest_call("POST", "/tasks", body.replace("KEY", "\\u0001" * 4_000)), "example")
+    assert len(problem(caught.value).text) < 1_000
 
 
 # --- all bounds together

@@ -1,14 +1,11 @@
 """An HTTP answer: JSON for what a client asked, RFC 9457 problem details for what cannot be served."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlencode
 
 from msgspec import structs
 
-from shared.api.preference import header
 from shared.bounds import BOUNDS, cut
 from shared.codec import Json, carried, dumps
 from shared.errors import DataUnavailable, ItemUnreadable, Problem, SecretUnavailable, StoreUnavailable, Unavailable
@@ -59,28 +56,28 @@ class Answer:
             text = dumps(self.body)
         object.__setattr__(self, "text", text)
 
-    def is_known(self, event: Mapping[str, Any]) -> bool | None:
+    def is_known(self, if_none_match: str) -> bool | None:
         """Whether the request's If-None-Match (RFC 9110) names this answer's ETag; None where either is missing."""
-        asked = header(event, "if-none-match").strip()
+        asked = if_none_match.strip()
         if self.etag is None or not asked:
             return None
         return asked == "*" or self.etag.removeprefix("W/") in _TAG.findall(asked)
 
-    def unless_known(self, event: Mapping[str, Any]) -> "Answer":
+    def unless_known(self, if_none_match: str) -> "Answer":
         """304 without a body if the request knows this answer, else the answer."""
-        if not self.is_known(event):
+        if not self.is_known(if_none_match):
             return self
         return Answer(status=304, body={}, etag=self.etag, preference_applied=self.preference_applied)
 
-    def headers(self, event: Mapping[str, Any]) -> dict[str, str]:
-        """The headers, for the event that was answered; `Location` begins with its stage and base path."""
+    def headers(self, base: str = "") -> dict[str, str]:
+        """The headers; `Location` begins with the stage or base path of the call that is answered."""
         headers = {
             "Cache-Control": "private, no-cache" if self.etag else "no-store",
             "ETag": self.etag,
             "Preference-Applied": self.preference_applied,
             "Retry-After": self.retry_after_seconds,
             "X-Content-Type-Options": None if self.plain is None else "nosniff",  # no browser takes it for a page
-            "Location": self.location and f"{_base(event)}/tasks?{urlencode(structs.asdict(self.location))}",
+            "Location": self.location and f"{base}/tasks?{urlencode(structs.asdict(self.location))}",
         }
         return {name: str(value) for name, value in headers.items() if value is not None}
 
@@ -111,11 +108,3 @@ def problem(error: Exception, **about: object) -> Answer:
         content_type="application/problem+json",
         retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
     )
-
-
-def _base(event: Mapping[str, Any]) -> str:
-    """What stands before the API's own paths: the stage, or the base path of a custom domain."""
-    context = event.get("requestContext") or {}
-    path = context.get("path") or event.get("rawPath") or event.get("path") or "/"
-    base: str = re.split(r"/tasks(?:/|$)", path)[0]
-    return base.rstrip("/")

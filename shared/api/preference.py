@@ -5,9 +5,10 @@ ignored, as those documents say.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from shared.api.event import ApiCall
 
 LONGEST_WAIT_SECONDS = 20
 MAX_CHARACTERS = 1024  # a longer header is ignored: splitting it would take long
@@ -34,11 +35,11 @@ class Preferences:
 NONE = Preferences()
 
 
-def preferences(event: Mapping[str, Any]) -> Preferences:
-    """The preferences that an event's headers state; the names of headers and preferences are read in any case."""
-    cache = [part.strip().lower() for part in _parts(event, "cache-control")]
+def preferences(call: ApiCall) -> Preferences:
+    """The preferences that a call's headers state; the names of preferences are read in any case."""
+    cache = [part.strip().lower() for part in _parts(call, "cache-control")]
     fresh_only = "no-cache" in cache
-    wait_seconds, applied = _wait(_parts(event, "prefer"))
+    wait_seconds, applied = _wait(_parts(call, "prefer"))
     return Preferences(
         max_age_seconds=0 if fresh_only else min(_seconds(cache, "max-age"), default=None),
         stale_seconds=0 if fresh_only else min(_seconds(cache, "stale-while-revalidate"), default=0),
@@ -47,14 +48,8 @@ def preferences(event: Mapping[str, Any]) -> Preferences:
     )
 
 
-def header(event: Mapping[str, Any], name: str) -> str:
-    """A header's values, joined by commas; '' if there is none."""
-    several = event.get("multiValueHeaders") or {key: [value] for key, value in (event.get("headers") or {}).items()}
-    return ",".join(value for key, values in several.items() if key.lower() == name for value in values or () if value)
-
-
-def _parts(event: Mapping[str, Any], name: str) -> list[str]:
-    text = header(event, name)
+def _parts(call: ApiCall, name: str) -> list[str]:
+    text = call.headers.get(name, "")
     return _PART.findall(text) if len(text) <= MAX_CHARACTERS else []
 
 

@@ -1,30 +1,26 @@
-"""What a client asks for, read from an API Gateway event: REST (v1) and HTTP API (v2) shapes. Faults are Problems."""
+"""What a client asks for, read from its call. Faults are Problems.
 
-import base64
-import binascii
+Every limit is kept before the work that it bounds, and what a fault repeats of a request is cut.
+"""
+
 import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import parse_qsl, unquote
 
+from shared.api.event import ApiCall
 from shared.api.preference import NONE, Preferences, preferences
-from shared.bounds import BOUNDS, fits
+from shared.bounds import BOUNDS, beginning, fits
 from shared.codec import DuplicateKey, Json, loads
 from shared.errors import BadRequest, ContentTooLarge, NotFound, Problem
 from shared.settings import MAX_BATCH, NOTIFY_KINDS
-from shared.task import Task
+from shared.task import Task, is_blank, is_plain
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_GROUP = BOUNDS["group"].most // 4  # characters, each of up to four bytes
 MAX_BATCH_BYTES = 1024 * 1024
 GZIP = b"\x1f\x8b"  # what such a body begins with (RFC 1952, 2.3.1), and no JSON
 FIELDS = {"provider", "name", "input", "group", "notify"}
-BASE_PATH = re.compile(r"^(?!/tasks(?:/|$))(?:/[^/]+)+?(?=/tasks(?:/|$)|/?$)")
-"""What may stand before the routes in a path when an API is mapped into a custom domain."""
-
-Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,71 +65,50 @@ class TaskRequest:
     prefers: Preferences = NONE
 
 
-def from_query(event: Event, default_provider: str) -> TaskRequest:
+def from_query(call: ApiCall, default_provider: str) -> TaskRequest:
     """The short form of a request: `GET /?task-name=NAME`, optionally `&provider=P`."""
-    return TaskRequest(task=_named_in_query(event, "task-name", default_provider), prefers=preferences(event))
+    return TaskRequest(task=_named_in_query(call, "task-name", default_provider), prefers=preferences(call))
 
 
-def from_body(event: Event, default_provider: str) -> TaskRequest:
+def from_body(call: ApiCall, default_provider: str) -> TaskRequest:
     """`POST /tasks` with `{"provider"?, "name", "input"?, "group"?, "notify"?}`."""
-    return _task_request(_body(event, FIELDS), default_provider, preferences(event))
+    return _task_request(_body(call, FIELDS), default_provider, preferences(call))
 
 
-def from_batch(event: Event, default_provider: str) -> list[TaskRequest | Problem]:
+def from_batch(call: ApiCall, default_provider: str) -> list[TaskRequest | Problem]:
     """`POST /tasks/batch` with `{"tasks": [{"name", …}, …]}`, 1 to 100 of them: each a request, or its own fault."""
-    tasks = _body(event, {"tasks"}, MAX_BATCH_BYTES).get("tasks")
+    tasks = _body(call, {"tasks"}, MAX_BATCH_BYTES).get("tasks")
     if not isinstance(tasks, list) or not 1 <= len(tasks) <= MAX_BATCH:
         raise BadRequest(f"tasks must be a list of 1 to {MAX_BATCH} requests", field="tasks")
-    return [_one_of_batch(body, default_provider, preferences(event)) for body in tasks]
+    prefers = preferences(call)
+    return [_one_of_batch(body, default_provider, prefers) for body in tasks]
 
 
-def named_in_body(event: Event, default_provider: str) -> Task:
+def named_in_body(call: ApiCall, default_provider: str) -> Task:
     """`POST /tasks/revive` with `{"provider"?, "name"}`."""
-    return _named(_body(event, {"provider", "name"}), default_provider)
+    return _named(_body(call, {"provider", "name"}), default_provider)
 
 
-def named_in_url(event: Event, default_provider: str) -> Task:
-    """`/tasks/{provider}/{name}` or `/tasks?provider=P&name=NAME`.
-
-    REST events carry the path encoded, HTTP API events decoded: it is decoded once, here or there.
-    """
-    path = event.get("rawPath") or event.get("path") or ""
-    found = re.search(r"/tasks/([^/]+)/(.+)$", path, re.DOTALL)
-    if found is None and re.search(r"/tasks/[^/]", path):
-        raise BadRequest("a task's path is /tasks/{provider}/{name}", field="name")
-    if found is None:
-        return _named_in_query(event, "name", default_provider)
-    provider, name = found.groups()
-    if "rawPath" not in event:
-        try:
-            provider, name = unquote(provider, errors="strict"), unquote(name, errors="strict")
-        except UnicodeDecodeError as error:
-            raise BadRequest("the name in the path is not UTF-8", field="name") from error
-    return Task.named(provider, name)
+def named_in_url(call: ApiCall, default_provider: str) -> Task:
+    """`/tasks/{provider}/{name}` or `/tasks?provider=P&name=NAME`."""
+    if call.route.endswith(" /tasks/{provider}/{name}"):
+        return Task.named(call.parameters["provider"], call.parameters["name"])
+    if call.route.endswith(" /tasks"):
+        return _named_in_query(call, "name", default_provider)
+    raise NotFound("there is no such route", field="path")
 
 
-def callback(event: Event) -> Callback:
+def callback(call: ApiCall) -> Callback:
     """`POST` or `GET /callbacks/{provider}/{token}`. Raises NotFound for another path."""
-    found = re.search(r"/callbacks/([^/]+)/([^/]+)$", event.get("rawPath") or event.get("path") or "")
-    if found is None:
+    method, _, path = call.route.partition(" ")
+    if method not in ("GET", "POST") or path != "/callbacks/{provider}/{token}":
         raise NotFound("there is no such callback", field="path")
-    context = event.get("requestContext") or {}
-    is_post = (event.get("httpMethod") or context.get("http", {}).get("method")) == "POST"
     try:
-        body = _bytes(event) if is_post else None
-        handshake = _query(event).get("validationToken") if body == b"" else None
+        body = call.content(MAX_BODY_BYTES) if method == "POST" else None
     except Problem:
-        body = handshake = None
-    return Callback(provider=found[1], token=found[2], headers=_headers(event), body=body, handshake=handshake)
-
-
-def _headers(event: Event) -> dict[str, str]:
-    """By names in lower case; what was sent more than once is joined by commas (RFC 9110, 5.3)."""
-    once = {name: [value] for name, value in (event.get("headers") or {}).items() if value is not None}
-    joined: dict[str, str] = {}
-    for name, values in (once | (event.get("multiValueHeaders") or {})).items():
-        joined[name.lower()] = ", ".join([*filter(None, [joined.get(name.lower())]), *values])
-    return joined
+        body = None
+    handshake = call.query.get("validationToken") if body == b"" else None
+    return Callback(**call.parameters, headers=dict(call.headers), body=body, handshake=handshake)
 
 
 def _task_request(body: dict[str, Json], default_provider: str, prefers: Preferences) -> TaskRequest:
@@ -143,10 +118,14 @@ def _task_request(body: dict[str, Json], default_provider: str, prefers: Prefere
             raise BadRequest("the input must be an object", field="input")
         if not fits(input_, "input"):
             raise ContentTooLarge(f"the input is larger than {BOUNDS['input'].most} bytes", field="input")
-    if "group" in body and not (isinstance(group, str) and 1 <= len(group) <= MAX_GROUP and group.isprintable()):
+    if "group" in body and not (isinstance(group, str) and _is_group(group)):
         raise BadRequest(f"the group must be 1 to {MAX_GROUP} printable characters", field="group")
     task = _named(body, default_provider)
     return TaskRequest(task=task, input=input_, group=group, notify=_notify(body), prefers=prefers)
+
+
+def _is_group(text: str) -> bool:
+    return 1 <= len(text) <= MAX_GROUP and is_plain(text) and not is_blank(text)
 
 
 def _notify(body: dict[str, Json]) -> str | None:
@@ -183,11 +162,11 @@ def _one_of_batch(body: Json, default_provider: str, prefers: Preferences) -> Ta
         return problem
 
 
-def _body(event: Event, known: set[str], most_bytes: int = MAX_BODY_BYTES) -> dict[str, Json]:
+def _body(call: ApiCall, known: set[str], most_bytes: int = MAX_BODY_BYTES) -> dict[str, Json]:
     try:
-        body = loads(_bytes(event, most_bytes), unique_keys=True)
+        body = loads(call.content(most_bytes), unique_keys=True)
     except DuplicateKey as error:
-        raise BadRequest(str(error), field=error.key) from error
+        raise BadRequest(str(error), field=beginning(error.key)) from error
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}", field="body") from error
     if not isinstance(body, dict):
@@ -196,38 +175,14 @@ def _body(event: Event, known: set[str], most_bytes: int = MAX_BODY_BYTES) -> di
     return body
 
 
-def _bytes(event: Event, most_bytes: int = MAX_BODY_BYTES) -> bytes:
-    raw = event.get("body") or ""
-    try:
-        body = base64.b64decode(raw, validate=True) if event.get("isBase64Encoded") else raw.encode()
-    except binascii.Error as error:
-        raise BadRequest("the body is not base64, although the event says so", field="body") from error
-    except UnicodeEncodeError as error:
-        raise BadRequest("the body is not UTF-8", field="body") from error
-    if len(body) > most_bytes:
-        raise ContentTooLarge(f"the body is larger than {most_bytes} bytes", field="body")
-    return body
-
-
-def _named_in_query(event: Event, parameter: str, default_provider: str) -> Task:
-    """The task that a query names."""
-    query = _query(event)
-    _refuse_unknown(query, {parameter, "provider"})
-    if parameter not in query:
+def _named_in_query(call: ApiCall, parameter: str, default_provider: str) -> Task:
+    _refuse_unknown(call.query, {parameter, "provider"})
+    if parameter not in call.query:
         raise BadRequest(f"the query parameter {parameter} is missing", field=parameter)
-    return Task.named(query.get("provider", default_provider), query[parameter])
+    return Task.named(call.query.get("provider", default_provider), call.query[parameter])
 
 
-def _query(event: Event) -> dict[str, str]:
-    """The query; of a parameter given twice the last counts, in both event shapes."""
-    if "rawQueryString" not in event:
-        return dict(event.get("queryStringParameters") or {})
-    try:
-        return dict(parse_qsl(event["rawQueryString"], keep_blank_values=True, errors="strict"))
-    except UnicodeDecodeError as error:
-        raise BadRequest("the query is not UTF-8", field="query") from error
-
-
-def _refuse_unknown(given: Mapping[str, Any], known: set[str]) -> None:
-    if unknown := sorted(given.keys() - known):
-        raise BadRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}", field=unknown[0])
+def _refuse_unknown(given: Mapping[str, object], known: set[str]) -> None:
+    if unknown := given.keys() - known:
+        first = beginning(min(unknown))
+        raise BadRequest(f"unknown field {first!r}; known are {', '.join(sorted(known))}", field=first)

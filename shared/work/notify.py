@@ -36,11 +36,15 @@ class Notifier:
     states: Any
     functions: Any
 
-    def tell_ends(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Tell of every end among a stream's records; the sequence numbers of those to be handed in again."""
-        return [record["dynamodb"]["SequenceNumber"] for record in records if not self._told(record)]
+    def tell_ends(self, records: Iterable[Any]) -> list[str]:
+        """Tell of every end among a stream's records; the sequence numbers of those to be handed in again.
 
-    def _told(self, record: Mapping[str, Any]) -> bool:
+        A record without a number cannot be handed in again, and only stands in the log.
+        """
+        again = [_number(record) for record in records if not self._told(record)]
+        return [number for number in again if number is not None]
+
+    def _told(self, record: Any) -> bool:
         """Whether nothing is left to tell of this record; one that waits keeps no other waiting."""
         told = True
         try:
@@ -94,6 +98,13 @@ class Notifier:
         else:
             error = {"ErrorType": _reason(item), "ErrorMessage": _cause(item)}
             self.functions.send_durable_execution_callback_failure(CallbackId=token, Error=error)
+
+
+def _number(record: Any) -> str | None:
+    match record:
+        case {"dynamodb": {"SequenceNumber": str(number)}}:
+            return number
+    return None
 
 
 def _ends(change: Mapping[str, Any]) -> Iterator[tuple[str, Item]]:

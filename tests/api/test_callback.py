@@ -24,6 +24,7 @@ from shared import wiring
 from shared.api import request
 from shared.api.answer import Answer
 from shared.api.callback import Receiver
+from shared.api.event import ApiCall
 from shared.api.request import MAX_BODY_BYTES, Callback
 from shared.errors import NotFound, StoreUnavailable, Unavailable
 from shared.limits import Limits
@@ -34,7 +35,7 @@ from shared.task import Task
 from shared.work.keeper import record_of
 from shared.work.worker import Worker
 from tests.conftest import TABLE
-from tests.support.api_events import Context, Event, http, rest, sample
+from tests.support.api_events import Context, Event, http, rest, rest_call, sample
 from tests.support.asking import Secrets, submitted
 from tests.support.backend import Backend
 from tests.support.memory_queue import MemoryQueue
@@ -562,7 +563,7 @@ def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_changes(hook: Hook
         *(partial(hook.call, done, token=token) for token in forged),
         lambda: hook.call(done, provider="coin"),
         lambda: hook.call(done, provider="no such"),
-        lambda: request.callback(rest("POST", "/callbacks/example")),
+        lambda: request.callback(rest_call("POST", "/callbacks/example")),
     ]
     assert {refusal(call) for call in calls} == {("there is no such callback", "path")}
     assert (hook.item(), hook.bench.parts()) == (before, parts)
@@ -729,7 +730,7 @@ def test_a_forged_token_and_a_path_without_one_are_answered_alike(deployed: Any,
 def test_the_sample_events_are_understood_and_found_forged(deployed: Any) -> None:
     for name in ("callback-rest-post", "callback-http-post", "callback-rest-get", "callback-http-get"):
         event: Event = sample(name)
-        assert request.callback(event).provider == "example"
+        assert request.callback(ApiCall.of(event)).provider == "example"
         assert deployed(event)["statusCode"] == 404
 
 

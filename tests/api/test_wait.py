@@ -9,7 +9,7 @@ from msgspec import structs
 
 from shared.api import view
 from shared.api.answer import Answer
-from shared.api.preference import preferences
+from shared.api.preference import Preferences
 from shared.api.wait import LOOK_SECONDS, READ_SECONDS, RESERVE_SECONDS, Waiter
 from shared.errors import NotFound, StoreUnavailable
 from shared.provider import Provider
@@ -17,7 +17,6 @@ from shared.queue import Add, Claimed, End, Settle
 from shared.store import CALL_SECONDS
 from shared.task import Task
 from shared.work.keeper import record_of
-from tests.support.api_events import rest
 from tests.support.backend import Backend
 from tests.support.redis_servers import SERVERS
 from tests.support.simulator import EXAMPLE, JOB, provider_at
@@ -48,11 +47,11 @@ class Line(Backend):
 
     def wait(self, seconds: int = 20, *, tag: str | None = None, remaining: float = 28, **settings: Any) -> Answer:
         """The answer to a status request that waits, of who knows that tag."""
-        event = rest(headers={"Prefer": f"wait={seconds}"} | ({"If-None-Match": tag} if tag else {}))
+        prefers = Preferences(wait_seconds=seconds)
         parts = self.parts(self.providers, **{"status_wait_seconds": 20} | settings)
         waiter = Waiter(parts, self.clock.monotonic, self._sleep)
         began = self.clock.monotonic()
-        answer = waiter.answer(TASK, preferences(event), lambda one: one.is_known(event), lambda: remaining)
+        answer = waiter.answer(TASK, prefers, lambda one: one.is_known(tag or ""), lambda: remaining)
         self.waited = round(self.clock.monotonic() - began, 3)
         return answer
 

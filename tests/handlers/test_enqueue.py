@@ -222,12 +222,22 @@ def test_who_looks_again_at_an_unchanged_task_gets_304(api: Deployment) -> None:
     ("make", "base"),
     [
         (lambda method, target, body=None: rest(method, target, body, stage="prod"), "/prod"),
-        (lambda method, target, body=None: rest(method, "/shop/api" + target, body), "/v1/shop/api"),
+        (lambda method, target, body=None: rest(method, target, body, base="/shop/api"), "/shop/api"),
         (lambda method, target, body=None: http(method, target, body), ""),
         (lambda method, target, body=None: http(method, target, body, stage="prod"), "/prod"),
-        (lambda method, target, body=None: http(method, "/shop" + target, body), "/shop"),
+        (lambda method, target, body=None: http(method, target, body, base="/shop"), "/shop"),
+        (lambda method, target, body=None: rest(method, target, body, base="/v1/tasks"), "/v1/tasks"),
+        (lambda method, target, body=None: http(method, target, body, base="/tasks"), "/tasks"),
     ],
-    ids=["rest stage", "rest base path", "$default", "http stage", "http base path"],
+    ids=[
+        "rest stage",
+        "rest base path",
+        "$default",
+        "http stage",
+        "http base path",
+        "rest base path like a route",
+        "http base path like a route",
+    ],
 )
 def test_routes_are_found_behind_a_stage_or_a_base_path_and_location_leads_back_there(
     deployed: Deployment, make: Callable[..., Event], base: str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared import wiring
+from shared.api.event import ApiCall
 from shared.api.preference import preferences
 from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.transport import Transport
@@ -157,7 +158,7 @@ def test_a_sample_of_a_wait_is_answered_once_the_task_has_ended(
     feed("enqueue-rest-post-tasks")
     item = store.get(TASK, clock())
     assert item
-    assert preferences(sample(name)).wait_seconds == 20
+    assert preferences(ApiCall.of(sample(name))).wait_seconds == 20
     store.complete(TASK, item.generation, {"rating": 4.5}, clock())
     answered = feed(name)
     assert (answered["statusCode"], json.loads(answered["body"])["data"]) == (200, {"rating": 4.5})

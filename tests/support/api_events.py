@@ -8,6 +8,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from local import ROOT
+from local.aws.gateway import find_route
+from local.sam_template import routes
+from shared.api.event import ApiCall
 
 EVENTS = ROOT / "events"
 
@@ -19,6 +22,7 @@ def sample(name: str) -> Event:
     return event
 
 
+_ROUTES = routes()
 _REST, _HTTP = sample("enqueue-rest-get-task-name"), sample("enqueue-http-get-task-name")
 
 
@@ -29,10 +33,15 @@ def rest(
     headers: dict[str, str] | None = None,
     *,
     stage: str = "v1",
+    base: str = "",
     as_base64: bool = False,
 ) -> Event:
-    """A REST API event: the path stays percent-encoded. `body` is text, or a value that becomes JSON."""
+    """A REST API event: the path stays percent-encoded. `body` is text, or a value that becomes JSON.
+
+    Behind a custom domain its base path, `/shop`, stands where the stage would.
+    """
     path, _, query = target.partition("?")
+    resource, parameters = _route(method, path)
     event = deepcopy(_REST)
     pairs = parse_qsl(query, keep_blank_values=True)
     listed: dict[str, list[str]] = {}
@@ -40,9 +49,12 @@ def rest(
         listed.setdefault(name, []).append(value)
     event["headers"] |= headers or {}
     event["multiValueHeaders"] |= {name: [value] for name, value in (headers or {}).items()}
-    event["requestContext"] |= {"path": f"/{stage}{path}", "stage": stage, "httpMethod": method}
+    whole = base + path if base else f"/{stage}{path}"
+    event["requestContext"] |= {"path": whole, "stage": stage, "httpMethod": method, "resourcePath": resource}
     return event | {
-        "path": path,
+        "resource": resource,
+        "pathParameters": parameters or None,
+        "path": base + path,
         "httpMethod": method,
         "queryStringParameters": dict(pairs) or None,
         "multiValueQueryStringParameters": listed or None,
@@ -57,11 +69,13 @@ def http(
     headers: dict[str, str] | None = None,
     *,
     stage: str = "$default",
+    base: str = "",
     as_base64: bool = False,
 ) -> Event:
     """An HTTP API event: the path arrives decoded, header names in lower case, a named stage inside the path."""
     path, _, query = target.partition("?")
-    raw_path = unquote(path) if stage == "$default" else f"/{stage}{unquote(path)}"
+    resource, parameters = _route(method, path)
+    raw_path = base + unquote(path) if stage == "$default" or base else f"/{stage}{unquote(path)}"
     event = deepcopy(_HTTP)
     joined: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
@@ -69,11 +83,29 @@ def http(
     event["headers"] |= {name.lower(): value for name, value in (headers or {}).items()}
     event["requestContext"]["stage"] = stage
     event["requestContext"]["http"] |= {"method": method, "path": raw_path}
+    event["requestContext"]["routeKey"] = event["routeKey"] = f"{method} {resource}"
     event |= {"rawPath": raw_path, "rawQueryString": query, **_body(body, as_base64)}
+    event |= {"pathParameters": {name: unquote(value) for name, value in parameters.items()}} if parameters else {}
     event["queryStringParameters"] = joined
     if not joined:
         del event["queryStringParameters"]
     return event
+
+
+def rest_call(*arguments: Any, **options: Any) -> ApiCall:
+    """What is read of a REST API event."""
+    return ApiCall.of(rest(*arguments, **options))
+
+
+def http_call(*arguments: Any, **options: Any) -> ApiCall:
+    """What is read of an HTTP API event."""
+    return ApiCall.of(http(*arguments, **options))
+
+
+def _route(method: str, path: str) -> tuple[str, dict[str, str]]:
+    """The resource that API Gateway finds, and the parameters as the path has them; the path if it finds none."""
+    found = find_route(_ROUTES, method, path)
+    return (found[0].path, found[1]) if found else (path, {})
 
 
 def _body(body: Any, as_base64: bool) -> dict[str, Any]:

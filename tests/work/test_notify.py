@@ -260,3 +260,25 @@ def test_the_function_says_which_records_to_hand_in_again(
 
 def test_wiring_makes_a_notifier_that_connects_to_nobody() -> None:
     assert isinstance(wiring.notifier(), Notifier)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        [],
+        {},
+        {"Records": None},
+        {"Records": [None, 7, {}, {"dynamodb": None}, {"dynamodb": {"SequenceNumber": 7}}]},
+    ],
+)
+def test_an_event_that_no_stream_sends_breaks_nothing_and_is_not_handed_in_again(
+    event: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert handler(event, Context()) == {"batchItemFailures": []}  # type: ignore[arg-type]
+    assert {line.message for line in caplog.records} == {"stream record unreadable"}
+
+
+def test_a_record_that_cannot_be_read_is_handed_in_again_by_its_number() -> None:
+    records = [{"dynamodb": {"SequenceNumber": "7", "OldImage": 1}}, {"dynamodb": {"SequenceNumber": "8"}}]
+    assert handler({"Records": records}, Context()) == {"batchItemFailures": [{"itemIdentifier": "7"}]}  # type: ignore[arg-type]
