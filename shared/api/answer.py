@@ -15,6 +15,7 @@ from shared.task import Task
 MAX_ANSWER_BYTES = BOUNDS["answer"].most  # of a body; Lambda carries 6 MiB, headers included
 MAX_FIELD_BYTES = MAX_ANSWER_BYTES // 50  # what a field may take of an answer that is too large
 _TAG = re.compile(r'(?:W/)?("[^"]*")')  # an ETag, of which weak comparison looks at the quoted part
+PROBLEM = "application/problem+json"
 OUTAGES: dict[type[Exception], str] = {
     DataUnavailable: "the stored data cannot be read; try again, or have it fetched anew: Cache-Control: no-cache",
     StoreUnavailable: "the store does not answer; nothing was accepted, try again",
@@ -55,6 +56,11 @@ class Answer:
             )
             text = dumps(self.body)
         object.__setattr__(self, "text", text)
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether it tells what is wrong, and nothing of a task."""
+        return self.content_type == PROBLEM
 
     def is_known(self, if_none_match: str) -> bool | None:
         """Whether the request's If-None-Match (RFC 9110) names this answer's ETag; None where either is missing."""
@@ -105,6 +111,6 @@ def problem(error: Exception, **about: object) -> Answer:
     return Answer(
         status=error.status,
         body=body,
-        content_type="application/problem+json",
+        content_type=PROBLEM,
         retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
     )

@@ -8,10 +8,11 @@ from shared.api.answer import Answer, problem
 from shared.api.enqueue import Begun, Enqueuer
 from shared.api.request import TaskRequest
 from shared.bounds import BOUNDS
-from shared.codec import Json, carried
+from shared.codec import Json, carried, dumps
 from shared.errors import Problem, StoreUnavailable, Unavailable
 from shared.store import Item, digest
 from shared.task import Task
+from shared.work.parts import Room
 
 MAX_RESULTS_BYTES = BOUNDS["results"].most  # as Lambda carries them; the rest of its 6 MB is for those with no room
 ACCEPTED_AT_ONCE = 8  # each thread opens a connection to DynamoDB, which takes more processor time than the calls
@@ -26,6 +27,7 @@ def answer(enqueuer: Enqueuer, requests: Sequence[TaskRequest | Problem], remain
     Of requests that are alike one is served, and the others get its answer. `remaining` tells the seconds that
     the function has left.
     """
+    enqueuer = replace(enqueuer, parts=replace(enqueuer.parts, room=Room(MAX_RESULTS_BYTES)))
     keys = [_key(i, request) for i, request in enumerate(requests)]
     unlike = dict(zip(keys, requests, strict=True))
     answers = {key: problem(one) for key, one in unlike.items() if isinstance(one, Problem)}
@@ -77,18 +79,26 @@ def _rounds(asked: dict[Hashable, TaskRequest]) -> list[list[Hashable]]:
 
 
 def _results(keys: Sequence[Hashable], answers: dict[Hashable, Answer]) -> list[Json]:
-    results, seen, left = [], set(), MAX_RESULTS_BYTES
+    """In the room that there is, after the least that each takes, the first that fit have their whole bodies."""
+    least = {key: _least(answer) for key, answer in answers.items()}
+    sizes = {key: carried(dumps(short.body)) for key, short in least.items()}
+    results, seen, left = [], set(), MAX_RESULTS_BYTES - sum(sizes[key] for key in keys)
     for key in keys:
-        answer = answers[key]
-        status, body, size = answer.status, answer.body, carried(answer.text)
-        if key in seen and "deduplicated" in body:
-            body = body | {"deduplicated": True}
-        if size > left:  # 303: look at it by itself
-            status, body, size = 303, {name: body[name] for name in NAMING if name in body}, 0
-        result: dict[str, Json] = {"status": status, "body": body}
+        more = carried(answers[key].text) - sizes[key]
+        answer = answers[key] if more <= left else least[key]
+        body = answer.body | ({"deduplicated": True} if key in seen and "deduplicated" in answer.body else {})
+        result: dict[str, Json] = {"status": answer.status, "body": body}
         if answer.retry_after_seconds is not None:
             result["retry_after_seconds"] = answer.retry_after_seconds
         results.append(result)
         seen.add(key)
-        left -= size
+        left -= more if answer is answers[key] else 0
     return results
+
+
+def _least(answer: Answer) -> Answer:
+    """What is told where there is no room for more: faults as they are, names; 303: look at it by itself."""
+    if answer.is_problem:
+        return answer
+    body = {name: answer.body[name] for name in (*NAMING, "error") if name in answer.body}
+    return replace(answer, status=answer.status if answer.status >= 400 else 303, body=body)

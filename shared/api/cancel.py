@@ -8,7 +8,7 @@ from shared.api.answer import Answer
 from shared.errors import Conflict, ItemUnreadable, Unavailable
 from shared.logs import facts, log
 from shared.queue import End, without_redis
-from shared.store import Item
+from shared.store import Item, read_whole
 from shared.task import Task
 from shared.work.keeper import CANCEL_SECONDS, record_of
 from shared.work.parts import Parts
@@ -25,8 +25,10 @@ def answer(parts: Parts, task: Task) -> Answer:
     for _ in range(ROUNDS):
         try:
             item = view.existing(parts, task)
-        except ItemUnreadable:
-            mended = parts.mended(task)
+            if item.status == "completed":
+                read_whole(item)
+        except ItemUnreadable as error:
+            mended = parts.mend(task, error)
             wanted = mended.generation if mended else 0
             continue
         if item.status in ("completed", "failed"):

@@ -11,7 +11,7 @@ from shared.api import view
 from shared.api.answer import Answer, problem
 from shared.api.preference import Preferences
 from shared.api.request import TaskRequest
-from shared.errors import BadRequest, Conflict, DataUnavailable, NotifyUnavailable, Unavailable
+from shared.errors import BadRequest, Conflict, DataUnavailable, ItemUnreadable, NotifyUnavailable, Unavailable
 from shared.limits import UNLIMITED
 from shared.logs import facts, log
 from shared.provider import Provider
@@ -84,7 +84,12 @@ class Enqueuer:
             raise BadRequest("this deployment does not notify such workflows (NOTIFY)", field="notify")
         for round_ in range(ROUNDS):
             item = read[task] if round_ == 0 and read and task in read else self.parts.mended(task)  # 1. get
-            if item and (known := self._known(request, provider, item)):
+            try:
+                known = self._known(request, provider, item) if item else None
+            except ItemUnreadable as error:  # its data, which are read only now
+                self.parts.mend(task, error)
+                continue
+            if item and known:
                 if request.notify is None or self._is_told(request.notify, item):
                     return known
                 continue  # it changed meanwhile
@@ -178,7 +183,7 @@ class Enqueuer:
                 return replace(view.stored(self.parts, one.stale, revalidating=True), location=one.item.task)
             if one.settlement:
                 return view.learned(self.parts, one.item, one.settlement, one.place)
-        except DataUnavailable as error:  # the data of this one cannot be read; what was begun goes on
+        except (DataUnavailable, ItemUnreadable) as error:  # its data cannot be read; what was begun goes on
             return view.accepted(self.parts, one.item, one.place) if one.stale else problem(error)
         if one.error:
             return problem(one.error, **facts(one.item))

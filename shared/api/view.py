@@ -46,11 +46,15 @@ def status_of(parts: Parts, item: Item, place: Place | None) -> Answer:
 
 def stored(parts: Parts, item: Item, **more: Json) -> Answer:
     """200: what is stored, and what else is to be told."""
+    if not _has_room(parts, item):
+        return elsewhere(item)
     return Answer(status=200, body=shown(parts, item) | more)
 
 
 def accepted(parts: Parts, item: Item, place: Place | None, record: Record | None = None, **more: Json) -> Answer:
     """202: the task will be finished; with the time of the next attempt, why it is then, and what a record tells."""
+    if not _has_room(parts, item):
+        return elsewhere(item)
     body = shown(parts, item) | more | schedule(parts, item, place, record)
     return Answer(status=202, body=body, retry_after_seconds=_again_seconds(parts, place), location=item.task)
 
@@ -59,13 +63,23 @@ def learned(parts: Parts, begun: Item, settlement: Settlement, place: Place | No
     """The answer after an attempt in the request: the task as it has ended, or with what was learned of it."""
     item = settlement.item
     if item and item.status != "pending":
-        return replace(stored(parts, item), status=422 if item.refused else 200, location=item.task)
+        answer = stored(parts, item)
+        return replace(answer, status=422 if item.refused else answer.status, location=item.task)
     match settlement.outcome:
         case Completed(data):  # learned but not stored: shown, and asked for again
             begun = replace(begun, partial=data)
         case Pending() | Retry() if settlement.record:
             begun = replace(begun, partial=settlement.record.partial)
     return accepted(parts, begun, place, settlement.record)
+
+
+def elsewhere(item: Item) -> Answer:
+    """303: look at the task by itself, for its data have no room beside others."""
+    return Answer(status=303, body=_named(item) | _error(item), location=item.task)
+
+
+def _has_room(parts: Parts, item: Item) -> bool:
+    return parts.room is None or parts.room.take(item.room_bytes)
 
 
 def shown(parts: Parts, item: Item) -> dict[str, Json]:
@@ -140,11 +154,7 @@ def show(item: Item, now: int) -> dict[str, Json]:
     Where stored data is a link, `data` is the partial answer alone, or null.
     """
     link = item.data if isinstance(item.data, Link) else None
-    body: dict[str, Json] = {
-        "task_id": item.task.id,
-        "provider": item.task.provider,
-        "name": item.task.name,
-        "status": item.status,
+    body = _named(item) | {
         "data": merge(None if link else item.data, item.partial),
         "partial": item.status != "completed",
         "deduplicated": False,
@@ -159,9 +169,18 @@ def show(item: Item, now: int) -> dict[str, Json]:
             body["data_url_expires_at"] = instant(link.expires_at)
     if item.completed_at is not None:
         body["completed_at"] = instant(item.completed_at)
-    if item.status == "failed":
-        body["error"] = {"reason": item.error["reason"], "detail": item.error["error"]}
-    return body
+    return body | _error(item)
+
+
+def _named(item: Item) -> dict[str, Json]:
+    task = item.task
+    return {"task_id": task.id, "provider": task.provider, "name": task.name, "status": item.status}
+
+
+def _error(item: Item) -> dict[str, Json]:
+    if item.status != "failed":
+        return {}
+    return {"error": {"reason": item.error["reason"], "detail": item.error["error"]}}
 
 
 def merge(stored: Json, partial: Json) -> Json:

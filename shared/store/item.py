@@ -25,6 +25,7 @@ MAX_VALUE_BYTES = {name: BOUNDS[name].most for name in ("input", "outputs", "par
 """Bytes that each value may take in the item, data compressed; with all the rest they are below DynamoDB's 400 KB."""
 MAX_TEXT_BYTES = 64_000_000  # of a JSON text that is stored compressed: no more is unpacked
 LINK_ABOVE_BYTES = BOUNDS["data"].most  # larger data is given as a link: the rest needs room in Lambda's 6 MB
+ZIPPED_ABOVE_BYTES = 65_536  # data whose text is longer stay compressed until they are shown
 MAX_NOTIFY = 10  # workflows that may wait for one task; while they do there is no `error`, whose room they take
 
 
@@ -47,9 +48,23 @@ class Spilled:
         return self.in_answer > LINK_ABOVE_BYTES
 
 
+@dataclass(frozen=True, slots=True)
+class Zipped:
+    """Stored data as they stand in the item: many such items may be read at once, and few of them be answered.
+
+    `size` is what their text takes, as gzip says (RFC 1952), in bytes.
+    """
+
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        return int.from_bytes(self.body[-4:], "little")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What is known of a task. Values that the item lacks are None; `data` may be Spilled.
+    """What is known of a task. Values that the item lacks are None; `data` may be Spilled or Zipped.
 
     `turn` and `holder` are of the last holder that wrote, `finished` is the last turn whose attempt is known to have
     ended, `crashes` counts the turns in a row that ended their workers, `news` how often a callback told something,
@@ -81,6 +96,14 @@ class Item:
     data: Json = None
     error: Json = None
     notify: frozenset[str] = frozenset()
+
+    @property
+    def room_bytes(self) -> int:
+        """What data that are still to be read take of an answer, at the least; 0 if they have been, or are a link."""
+        match self.data:
+            case Spilled(needs_link=False, in_answer=size) | Zipped(size=size):
+                return size
+        return 0
 
     @property
     def refused(self) -> bool:

@@ -6,14 +6,24 @@ shape must be the trouble of its task alone, so everything is checked here, by t
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any, TypeAlias
 
 import msgspec
 
 from shared.codec import OWN_DEPTH, Json, loads
 from shared.errors import BadRequest, ItemUnreadable
-from shared.store.item import MAX_TEXT_BYTES, MAX_VALUE_BYTES, Attempt, Failure, Item, Spilled, open_keys
+from shared.store.item import (
+    MAX_TEXT_BYTES,
+    MAX_VALUE_BYTES,
+    ZIPPED_ABOVE_BYTES,
+    Attempt,
+    Failure,
+    Item,
+    Spilled,
+    Zipped,
+    open_keys,
+)
 from shared.task import Task
 
 Attributes: TypeAlias = Mapping[str, Any]  # an item, or some of it
@@ -54,10 +64,22 @@ def waiting(image: Attributes) -> frozenset[str]:
     return frozenset(known["notify"])
 
 
-def read(attributes: Attributes) -> tuple[dict[str, Any], list[str]]:
-    """What can be read of an item, by attribute, and which attributes are missing or not as they must be."""
+def read(attributes: Attributes, *, whole: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """What can be read of an item, by attribute, and which attributes are missing or not as they must be.
+
+    Large data are only looked at for the `whole` of it.
+    """
     known, faulty = _each(attributes, [name for name in _SHAPES if name in attributes or name in _REQUIRED])
+    if whole and isinstance(data := known.get("data"), Zipped):
+        try:
+            _unzipped(data)
+        except ValueError:
+            faulty.append("data")
     return known, faulty + [name for name in _contradictions(known) if name not in faulty]
+
+
+def _unzipped(data: Zipped) -> Json:
+    return loads(inflated(data.body), max_depth=OWN_DEPTH)
 
 
 def inflated(body: bytes) -> bytes:
@@ -70,6 +92,16 @@ def inflated(body: bytes) -> bytes:
     except zlib.error as error:
         raise ValueError(f"not gzip: {error}") from error
     raise ValueError("the compressed text is cut, too long, or not alone")
+
+
+def read_whole(item: Item) -> Item:
+    """The item with its large data, which are not read with the rest. Raises ItemUnreadable."""
+    if not isinstance(item.data, Zipped):
+        return item
+    try:
+        return replace(item, data=_unzipped(item.data))
+    except ValueError as error:
+        raise ItemUnreadable(item.task.id, "data") from error
 
 
 def wired(value: Any) -> dict[str, Any]:
@@ -108,6 +140,8 @@ def _value(name: str, attribute: dict[str, Any]) -> Any:
         if unknown := value.keys() - {one.name for one in fields(Spilled)}:
             raise ValueError(f"data in S3 has no {min(unknown)}")
         return msgspec.convert(value, Spilled)
+    if name == "data" and isinstance(value, bytes) and ZIPPED_ABOVE_BYTES < Zipped(value).size <= MAX_TEXT_BYTES:
+        return Zipped(value)
     if is_packed:
         value = loads(inflated(value) if isinstance(value, bytes) else value, max_depth=OWN_DEPTH)
     return msgspec.convert(value, _SHAPES[name])

@@ -18,10 +18,10 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.codec import OWN_DEPTH, Json, carried, loads
-from shared.errors import DataUnavailable, StoreUnavailable
+from shared.errors import DataUnavailable, ItemUnreadable, StoreUnavailable
 from shared.logs import facts, log
 from shared.store.item import LINK_ABOVE_BYTES, Item, Spilled, checked, compressed, packed
-from shared.store.rows import inflated
+from shared.store.rows import inflated, read_whole
 from shared.task import Task
 
 LINK_SECONDS = 900  # how long a link leads to its object
@@ -74,14 +74,14 @@ class Spill:
         return asdict(spilled)
 
     def opened(self, item: Item, now: int) -> Item:
-        """The item with its data, or a Link where an answer could not hold it.
+        """The item with its data, or a Link where an answer could not hold it. Raises ItemUnreadable.
 
         Data that cannot be read, or is not what was written, raises DataUnavailable where it is what the item is for;
         stored data of an earlier generation is left out. Such data is also absent once its object may be gone.
         """
         spilled = item.data
         if not isinstance(spilled, Spilled):
-            return item
+            return _whole(item)
         keeps_ms = (self.days - 1) * 86_400_000  # a day before the lifecycle, whose clock is another
         if self.bucket and item.status != "completed" and now - spilled.stored_at >= keeps_ms:
             return replace(item, data=None)
@@ -120,6 +120,17 @@ class Spill:
                 raise DataUnavailable("S3: SPILL_BUCKET names no bucket")
             self.made = self.made or self.make()
             return self.made
+
+
+def _whole(item: Item) -> Item:
+    """The item with its data; where they are damaged and not what it is for, without."""
+    try:
+        return read_whole(item)
+    except ItemUnreadable as error:
+        if item.status == "completed":
+            raise
+        log.error("item unreadable", extra=error.facts)
+        return replace(item, data=None)
 
 
 def _checksum(spilled: Spilled) -> str:

@@ -53,7 +53,10 @@ class Store:
         return {task: None if item is None or item.expired(now) else item for task, item in found.items()}
 
     def opened(self, item: Item, now: int) -> Item:
-        """The item as an answer shows it: data that is in S3 is fetched, or linked to. Raises DataUnavailable."""
+        """The item as an answer shows it: data that is in S3 is fetched, or linked to; what is compressed is read.
+
+        Raises DataUnavailable, and ItemUnreadable of a completed item.
+        """
         return self.spill.opened(item, now)
 
     def begin(
@@ -204,7 +207,7 @@ class Store:
         The item as it is then, or as it is by now where it can be read; None: it is gone or changed meanwhile.
         """
         attributes = self.table.attributes(task)
-        known, faulty = read(attributes)
+        known, faulty = read(attributes, whole=True)
         if not faulty or not attributes:
             return parse(attributes)
         lacking = {"generation": now, "created_at": now, "input": "{}"}

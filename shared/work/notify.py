@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from shared.codec import Json, dumps
 from shared.errors import Forbidden, ItemUnreadable, NotifyUnavailable
 from shared.logs import log
-from shared.store import Item
+from shared.store import Item, read_whole
 from shared.store.item import Spilled
 from shared.store.rows import parse, waiting
 
@@ -131,7 +131,9 @@ def _in_bytes(attribute: Any) -> Any:
 
 def _result(item: Item) -> str:
     """Identity and data; identity alone where the whole would not be taken, as when it is in S3 for its size."""
-    text = _told_of(item) if isinstance(item.data, Spilled) else _told_of(item, data=item.data)
+    if isinstance(item.data, Spilled) or item.room_bytes > MAX_RESULT_BYTES:
+        return _told_of(item)
+    text = _told_of(item, data=read_whole(item).data)
     return text if len(text.encode()) <= MAX_RESULT_BYTES else _told_of(item)
 
 

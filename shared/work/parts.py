@@ -1,5 +1,6 @@
 """The parts that every work is done with: whatever runs or answers takes these, made once in `wiring`."""
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -13,15 +14,31 @@ from shared.store import Item, Store
 from shared.task import Task
 
 
+class Room:
+    """So many bytes of data, one answer's, for many tasks: what has none is not read. For many threads."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Whether there was so much left."""
+        with self._lock:
+            has_room = size <= self._left
+            self._left -= size if has_room else 0
+            return has_room
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`providers` by name; `clock` tells epoch milliseconds, as the store has them."""
+    """`providers` by name; `clock` tells epoch milliseconds, as the store has them; `room`: what data may be shown."""
 
     store: Store
     queue: Queue
     providers: Mapping[str, Provider]
     settings: Settings
     clock: Callable[[], int]
+    room: Room | None = None
 
     def item(self, task: Task) -> Item | None:
         """The task's item as it stands now; None if there is none. Raises StoreUnavailable, ItemUnreadable."""
@@ -32,8 +49,12 @@ class Parts:
         try:
             return self.item(task)
         except ItemUnreadable as error:
-            log.error("item unreadable", extra=error.facts | {"then": "cancelled"})
-            return self.store.mend(task, self.clock())
+            return self.mend(task, error)
+
+    def mend(self, task: Task, error: ItemUnreadable) -> Item | None:
+        """Cancel a task whose item cannot be read; the item as it is then."""
+        log.error("item unreadable", extra=error.facts | {"then": "cancelled"})
+        return self.store.mend(task, self.clock())
 
     def limits(self, task: Task) -> Limits:
         """Those of the task's provider; none where that has no sound file."""

@@ -1,24 +1,32 @@
 """A batch: one result for each request, in one call to Redis per provider and verb, whatever becomes of the others."""
 
 import logging
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE
+from shared.api import cancel, view
+from shared.api.answer import MAX_ANSWER_BYTES, problem
+from shared.api.batch import ACCEPT_SECONDS, ACCEPTED_AT_ONCE, NAMING, _results
 from shared.api.preference import NONE, Preferences
 from shared.api.request import TaskRequest
-from shared.codec import Json
-from shared.errors import BadRequest, DataUnavailable
+from shared.codec import Json, carried, dumps
+from shared.errors import BadRequest, DataUnavailable, ItemUnreadable
 from shared.limits import Limits
 from shared.settings import MAX_BATCH
 from shared.store import Item
+from shared.store.rows import inflated
+from shared.store.spill import Spill
 from shared.task import Task
 from shared.work.turn import Turn
+from tests.conftest import BUCKET
 from tests.support.backend import Backend
-from tests.support.damage import damage_item
+from tests.support.damage import TABLE, damage_item
 from tests.support.front import Front
 from tests.support.simulator import DONE, EXAMPLE, JOB, WHOLE, Simulator, completed, pending, refused
 from tests.support.waker import Waker
@@ -290,6 +298,80 @@ def test_what_does_not_fit_into_the_answer_is_to_be_looked_at_by_itself(front: F
     assert statuses(results) == [200, 303, 200]
     named = {"task_id": "example/large", "provider": "example", "name": "large"}
     assert results[1]["body"] == named | {"status": "completed"}
+
+
+ROWS = random.Random(3).randbytes(50_000).hex()
+"""Data of 100 KB."""
+
+
+def finished(front: Front, kept: str, s3: Any, count: int = 20) -> list[TaskRequest]:
+    """Requests for so many tasks that are completed, their data in the item or in S3."""
+    if kept == "S3":
+        front.store.spill = Spill(lambda: s3, BUCKET, spill_bytes=1000, days=90)
+    front.simulator.say(completed(ROWS))
+    requests = [request(f"t{i}") for i in range(count)]
+    assert statuses(front.results(*requests[:10])) == [200] * 10
+    assert statuses(front.results(*requests[10:])) == [200] * 10
+    return requests
+
+
+@pytest.mark.parametrize("kept", ["item", "S3"])
+def test_no_more_data_are_read_than_the_answer_has_room_for(front: Front, kept: str, s3: Any) -> None:
+    requests, decoder = finished(front, kept, s3), Mock(side_effect=inflated)
+    front.patch.setattr("shared.store.rows.inflated", decoder)
+    front.patch.setattr("shared.store.spill.inflated", decoder)
+    front.patch.setattr("shared.api.batch.MAX_RESULTS_BYTES", 250_000)
+    none_is_fresh = Preferences(max_age_seconds=0, wait_seconds=0)
+    for wanted in (requests, [replace(one, prefers=none_is_fresh) for one in requests]):
+        decoder.reset_mock()
+        results = front.results(*wanted)
+        whole = [result for result in results if result["status"] != 303]
+        assert decoder.call_count == len(whole) == 2
+        assert {result["body"]["data"] for result in whole} == {ROWS}
+        assert all(result["body"].keys() == {*NAMING} for result in results if result["status"] == 303)
+
+
+def test_a_task_by_itself_has_all_the_room(front: Front, s3: Any) -> None:
+    finished(front, "item", s3)
+    front.patch.setattr("shared.api.batch.MAX_RESULTS_BYTES", 250_000)
+    assert {front.ask(f"t{i}").body["data"] for i in range(5)} == {ROWS}
+
+
+def test_a_fault_keeps_its_own_status_whatever_room_there_is(front: Front) -> None:
+    front.simulator.say(completed("x" * 900), to="large")
+    faults: list[Any] = [BadRequest("z" * 900, field="name"), request("b", "nobody")]
+    for most in (0, 4000):
+        front.patch.setattr("shared.api.batch.MAX_RESULTS_BYTES", most)
+        front.simulator.say(refused("y" * 900), to=f"refused {most}")
+        results = front.results(request("large"), request(f"refused {most}"), *faults)
+        assert statuses(results) == [303 if most == 0 else 200, 422, 400, 400]
+        assert len(results[2]["body"]["detail"]) == 900
+        assert results[1]["body"]["error"]["reason"] == "upstream"
+
+
+def test_the_least_of_every_result_fits_into_the_answer_however_much_it_repeats() -> None:
+    worst = BadRequest('"' * 100_000, field="\\" * 100_000)
+    keys = list(range(MAX_BATCH))
+    results = _results(keys, dict.fromkeys(keys, problem(worst)))
+    assert statuses(results) == [400] * MAX_BATCH
+    assert carried(dumps(results)) < MAX_ANSWER_BYTES
+
+
+def test_data_that_are_damaged_though_their_item_is_not_are_found_and_the_task_is_begun_anew(
+    front: Front, s3: Any
+) -> None:
+    finished(front, "item", s3)
+    for name in ("t0", "t1"):
+        key, item = {"task_id": {"S": f"example/{name}"}}, Task("example", name)
+        stored: Any = front.dynamodb_client.get_item(TableName=TABLE, Key=key)["Item"]
+        stored["data"]["B"] = stored["data"]["B"][:50] + b"?" + stored["data"]["B"][51:]
+        front.dynamodb_client.put_item(TableName=TABLE, Item=stored)
+        with pytest.raises(ItemUnreadable, match="data"):
+            view.status(front.parts(front.providers), item)
+    front.simulator.say(pending())
+    assert statuses(front.results(request("t0"))) == [202]
+    cancelled = cancel.answer(front.parts(front.providers), Task("example", "t1"))
+    assert (cancelled.status, cancelled.body["status"], cancelled.body["data"]) == (200, "cancelled", None)
 
 
 def test_stale_data_that_cannot_be_read_harms_no_other_and_is_renewed(front: Front) -> None:

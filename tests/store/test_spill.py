@@ -204,7 +204,7 @@ def test_what_completes_returns_the_data_themselves_unless_an_answer_needs_a_lin
 
 def test_without_a_bucket_data_stay_in_the_item_up_to_its_limit(shelf: Shelf) -> None:
     bare = shelf.bare()
-    assert bare.completed().data == LARGE
+    assert bare.store.opened(bare.completed(), bare.clock()).data == LARGE
     with pytest.raises(StoreTooLarge, match=f"the limit is {MAX_VALUE_BYTES['data']}"):
         bare.completed(noise(2 * MAX_VALUE_BYTES["data"]))
 
