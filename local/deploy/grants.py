@@ -29,7 +29,7 @@ def needs(rules: Mapping[str, Rules]) -> list[Need]:
         credentials = [one.client_secret if isinstance(one, OAuth2) else one.secret for one in rule.security]
         found += [Need(provider, reference, PROVIDERS) for reference in credentials]
         if rule.callback.signature:
-            found.append(Need(provider, rule.callback.signature.secret, CALLBACKS))
+            found += [Need(provider, reference, CALLBACKS) for reference in rule.callback.signature.secret]
     return list(dict.fromkeys(found))
 
 

@@ -49,9 +49,9 @@ URLS = {"secretsmanager:GetSecretValue on CallbackSecret"}
 WORKFLOWS = {f"states:SendTask{end} on arn:machine" for end in ("Success", "Failure")}
 WORKFLOWS |= {f"lambda:SendDurableExecutionCallback{end} on arn:durable" for end in ("Success", "Failure")}
 ASKED_FOR = {
-    "Enqueue": BASICS | REDIS | WAKE | API_KEYS | URLS | WORKFLOWS,
+    "Enqueue": BASICS | REDIS | WAKE | API_KEYS | URLS | SIGNING_KEYS | WORKFLOWS,
     "Status": BASICS | REDIS,
-    "Process": BASICS | REDIS | WAKE | API_KEYS | URLS
+    "Process": BASICS | REDIS | WAKE | API_KEYS | URLS | SIGNING_KEYS
     | {f"sqs:{verb} on WakeQueue.Arn" for verb in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")},
     "Reconcile": BASICS | REDIS | WAKE,
     "Callback": BASICS | REDIS | WAKE | URLS | SIGNING_KEYS,
