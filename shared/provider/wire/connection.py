@@ -1,6 +1,8 @@
 """Connections that end in time and lead where they may: what urllib3 and a read timeout alone do not see to."""
 
+import http.client
 import io
+import re
 import threading
 import time
 from collections.abc import Collection
@@ -13,13 +15,21 @@ from typing import Any, Self
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HeaderParsingError
 from urllib3.util.connection import create_connection
+from urllib3.util.response import assert_header_parsing
 
 from shared.provider.wire.deadlines import DEADLINES, Deadline
 from shared.provider.wire.origin import is_public
 
 MAX_INTERIM = 16
 MAX_WIRE_BYTES = 20_000_000  # what is read from the wire for one reply, at most, however it is framed
+MAX_HEADERS = 1000
+MAX_LINE_BYTES = 262_144
+_LENGTH = re.compile("[0-9]{1,18}")
+
+vars(http.client).update(_MAXHEADERS=MAX_HEADERS, _MAXLINE=MAX_LINE_BYTES)
+"""It refuses more than 100 headers, and lines of more than 65,536 bytes; MAX_WIRE_BYTES bounds what we read anyway."""
 
 
 class Watchdog:
@@ -27,6 +37,7 @@ class Watchdog:
 
     When its time is over the sockets are shut: a read timeout starts anew with every byte. Connections to addresses
     that are not public are refused, but to the (host, port) pairs in `allowed`. No more than MAX_WIRE_BYTES are read.
+    `answered`: the request was sent, and what goes wrong from here on is the reply's fault.
     """
 
     _current = threading.local()
@@ -34,7 +45,7 @@ class Watchdog:
     def __init__(self, seconds: float, allowed: Collection[tuple[str, int]]) -> None:
         self.seconds = seconds
         self.allowed = allowed
-        self.fired = self.refused = self.oversized = False
+        self.fired = self.refused = self.oversized = self.answered = False
         self._bytes_left = MAX_WIRE_BYTES
         self._sockets: list[socket] = []
         self._lock = threading.Lock()
@@ -124,11 +135,35 @@ class _Response(HTTPResponse):
     """A reply that is counted while it is read, even where the framing lies, and whose head is whole."""
 
     def begin(self) -> None:
-        metered = _Metered(self.fp.detach(), Watchdog.current())
+        watchdog = Watchdog.current()
+        watchdog.answered = True
+        metered = _Metered(self.fp.detach(), watchdog)
         self.fp = io.BufferedReader(metered)
         super().begin()
         if metered.ended:
             raise RemoteDisconnected("the connection ended within the headers")
+        try:
+            assert_header_parsing(self.headers)
+        except HeaderParsingError:  # the lines after the broken one, which may say how long the body is, are lost
+            raise HTTPException("broken headers") from None
+        self.frame()
+
+    def frame(self) -> None:
+        """See to it that the end of the body is known (RFC 9112, 6): half a body must not pass for a whole one."""
+        codings = {one.strip().lower() for one in ",".join(self.headers.get_all("Transfer-Encoding", [])).split(",")}
+        codings -= {"", "identity"}
+        if codings - {"chunked"} or (codings and not self.chunked):
+            raise HTTPException("a transfer coding for which nobody asked")
+        lengths = {one.strip() for one in ",".join(self.headers.get_all("Content-Length", [])).split(",")} - {""}
+        if codings or not lengths:
+            return
+        length = lengths.pop()
+        if lengths or not _LENGTH.fullmatch(length):
+            raise HTTPException("no one length of the body")
+        if self.length is None:  # the same twice, or a comma too many; urllib3 counts by the header
+            del self.headers["Content-Length"]
+            self.headers["Content-Length"] = length
+            self.length, self.will_close = int(length), self._check_close()  # type: ignore[attr-defined]
 
     def _read_status(self) -> tuple[str, int, str]:
         """The final status: interim replies (1xx) are read over, else the next request would get this one's reply."""

@@ -21,10 +21,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply, its body undecoded. Header names are in lower case; `authorised`: credentials had been attached."""
+    """One reply, its body undecoded. Header names are in lower case; `authorised`: credentials had been attached.
+
+    `unreadable` says why the body could not be unpacked, so that there is none; empty where nothing is wrong with it.
+    """
 
     status: int
     headers: dict[str, str]
     body: bytes
     url: str
     authorised: bool = False
+    unreadable: str = ""

@@ -12,6 +12,7 @@ import urllib3
 
 from shared.codec import Json, dumps
 from shared.errors import TransportError
+from shared.provider.wire.coding import unpacked
 from shared.provider.wire.connection import Adapter, Watchdog
 from shared.provider.wire.link import abroad
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
@@ -28,10 +29,15 @@ _HEADERS = {  # a call's own win, however they are spelled
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
+_UNSENDABLE = (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader, UnicodeError)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
-for _name in ("urllib3.connection", "urllib3.connectionpool"):  # they write whole URLs, and a key may stand in one
+for _name in (
+    "urllib3.connection",
+    "urllib3.connectionpool",
+    "urllib3.response",
+):  # they write whole URLs, and a key may stand in one
     logging.getLogger(_name).disabled = True
 
 
@@ -68,13 +74,15 @@ class Transport:
         end = self._clock() + seconds
         first = origin_of(call.url)
         trusted = first in allowed
-        for _ in range(MAX_REDIRECTS + 1):
+        for hop in range(MAX_REDIRECTS + 1):
             trusted = trusted and origin_of(call.url) == first
             sent = attach(call) if attach and trusted else call
             try:
                 reply = self.once(sent, end - self._clock(), allowed)
             except TransportError as error:
                 error.url = call.url
+                if hop and error.reason == Reason.INVALID_REQUEST:  # a redirect's link is a reply's word, not ours
+                    error.reason = Reason.REDIRECTS
                 raise
             reply = dataclasses.replace(reply, authorised=sent is not call)
             if (sent.url, sent.query) != (call.url, call.query):  # without a key that was attached to its query
@@ -109,15 +117,19 @@ class Transport:
         request.prepare(call.method, call.url, headers=_HEADERS | headers, data=body, params=_query(call.query))
         timeout = (min(seconds, CONNECT_SECONDS), seconds)
         with self._session.send(request, stream=True, allow_redirects=False, timeout=timeout, proxies={}) as response:
-            if "," in response.headers.get("Content-Encoding", ""):  # a few bytes could take minutes to unpack
-                raise TransportError("the reply is encoded more than once")
-            content = bytearray()
-            for chunk in response.iter_content(65536):
-                content += chunk
-                if len(content) > MAX_RESPONSE_BYTES:
-                    raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
             headers = {name: _as_utf8(value) for name, value in response.headers.lower_items()}
-            return Reply(response.status_code, headers, bytes(content), response.url)
+            coding, content = headers.get("content-encoding", ""), bytearray()
+            for chunk in response.raw.stream(65536, decode_content=False):
+                content += chunk
+                if len(content) > MAX_RESPONSE_BYTES and not coding:  # else the watchdog counts
+                    raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
+            try:
+                body, unreadable = unpacked(bytes(content), coding, MAX_RESPONSE_BYTES), ""
+            except ValueError as error:
+                body, unreadable = b"", str(error)
+            if len(body) > MAX_RESPONSE_BYTES:
+                raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
+            return Reply(response.status_code, headers, body, response.url, unreadable=unreadable)
 
 
 class _Session(requests.Session):
@@ -131,7 +143,7 @@ def _failure(error: Exception, watchdog: Watchdog, *, is_late: bool) -> Transpor
         return TransportError("the target's address is not allowed", reason=Reason.REFUSED_TARGET)
     if watchdog.oversized:
         return TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
-    if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader | UnicodeError):
+    if isinstance(error, _UNSENDABLE) and not watchdog.answered:  # later the same errors are about what the reply says
         return TransportError("the request cannot be sent", reason=Reason.INVALID_REQUEST)
     if is_late:
         return TransportError("no whole reply in time", reason=Reason.DEADLINE)

@@ -226,7 +226,8 @@ def test_what_is_packed_more_than_once_is_not_unpacked() -> None:
     """Empty members of gzip, packed again and again, take no room on the wire and minutes to unpack."""
     body = gzip.compress(gzip.compress(gzip.compress(b"") * 1000))
     with Site(Says(200, body, {"Content-Encoding": "gzip, gzip, gzip"})) as site:
-        assert reason(site.url) == "transport"
+        reply = send(site.url)
+        assert (reply.body, reply.unreadable) == (b"", "the body is packed more than once")
         assert site.calls[0].headers["Accept-Encoding"] == "gzip, deflate"
 
 
@@ -254,13 +255,97 @@ def test_a_compressed_answer_comes_out_whole() -> None:
 @pytest.mark.parametrize("text", [
     b"", b"HTTP/1.1", b"HTTP/1.1 2", OK, OK + b"Content-Len", OK + b"Content-Length: 2\r\n",
     OK + b"Content-Length: 2\r\n\r\n{", CHUNKED + b"2\r\n{", CHUNKED + b"2\r\n{}\r\n", CHUNKED + b"zz\r\n",
-    OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", OK + b"X: y\r\n" * 200 + b"\r\n",
-    OK + b"X: " + b"y" * 100_000 + b"\r\n\r\n", b"HTTP/1.1 -5 OK\r\n\r\n", b"HTTP/1.1 2000 OK\r\n\r\n",
+    OK + b"X: y\r\n" * 2000 + b"\r\n", OK + b"X: " + b"y" * 300_000 + b"\r\n\r\n",
+    b"HTTP/1.1 -5 OK\r\n\r\n", b"HTTP/1.1 2000 OK\r\n\r\n",
     b"SSH-2.0-OpenSSH_9.6\r\n", b"\x00\xff" * 100, b"HTTP/1.1 100 Continue\r\n\r\n" * 1000 + Says(200).raw(),
 ])  # fmt: skip
 def test_what_is_cut_off_or_is_no_http_is_no_answer(text: bytes) -> None:
     with Wire(saying(text)) as wire:
         assert reason(wire.url) == "transport"
+
+
+def zipped(text: bytes) -> bytes:
+    return gzip.compress(text, mtime=0)
+
+
+ZIPPED = zipped(b'{"a": 1}')
+
+
+@pytest.mark.parametrize(("coding", "body"), [
+    *[("gzip", ZIPPED[:size]) for size in range(1, len(ZIPPED))], ("gzip", ZIPPED + ZIPPED[:-1]),
+    ("gzip", ZIPPED + b"x"),
+    ("gzip", ZIPPED + ZIPPED[:1]), ("x-gzip", ZIPPED[:-4]), ("GZIP", ZIPPED[:-8]), ("gzip", b'{"a": 1}'),
+    ("gzip", zipped(b"") * 10_001), ("deflate", deflated(b"whole", raw=False)[:-1]),
+    ("deflate", deflated(b"whole", raw=False)[:-4]), ("deflate", deflated(b"whole", raw=True)[:-1]),
+    ("deflate", deflated(b"whole", raw=False) + b"x"), ("br", b"\x0b\x02\x80{}\x03"), ("zstd", b"plain"),
+    ("compress", b"plain"), ("gzip, br", ZIPPED), ("junk", b"plain"),
+])  # fmt: skip
+@pytest.mark.parametrize("framed", [True, False])
+def test_what_cannot_be_unpacked_to_its_end_has_no_body(coding: str, body: bytes, framed: bool) -> None:
+    """C15: the length fits, the stream has no end; urllib3 takes what there is of it."""
+    said = Says(200, body, {"Content-Encoding": coding}).raw()
+    with Wire(saying(said if framed else said.replace(b"Content-Length", b"X-Length"))) as wire:
+        reply = send(wire.url)
+        assert reply.body == b""
+        assert reply.unreadable
+
+
+@pytest.mark.parametrize(("coding", "body"), [
+    ("gzip", ZIPPED), ("gzip", zipped(b'{"a"') + zipped(b": 1}")), ("X-GZip", ZIPPED + b"\x00" * 512),
+    ("gzip", zipped(b"") + ZIPPED), ("deflate", deflated(b'{"a": 1}', raw=False)),
+    ("deflate", deflated(b'{"a": 1}', raw=True)), ("identity", b'{"a": 1}'), ("UTF-8", b'{"a": 1}'),
+    ("aws-chunked,gzip", ZIPPED), ("", b'{"a": 1}'),
+])  # fmt: skip
+def test_what_was_packed_comes_out_whole(coding: str, body: bytes) -> None:
+    with Site(Says(200, body, {"Content-Encoding": coding})) as site:
+        reply = send(site.url)
+        assert (reply.body, reply.unreadable) == (b'{"a": 1}', "")
+
+
+def test_nothing_that_is_said_to_be_packed_is_nothing() -> None:
+    with Site(Says(202, b"", {"Content-Encoding": "gzip"})) as site:
+        assert (send(site.url).body, send(site.url).unreadable) == (b"", "")
+
+
+def test_a_large_body_comes_out_whole_step_by_step() -> None:
+    body = bytes(range(256)) * 20_000
+    with Site(lambda seen: Says(200, deflated(body, raw=seen.path == "/raw"), {"Content-Encoding": "deflate"})) as site:
+        assert send(site.url + "/raw").body == send(site.url + "/zlib").body == body
+
+
+# --- faults of the reply are not the request's
+
+
+@pytest.mark.parametrize("head", [
+    b"no colon\r\nContent-Encoding: gzip\r\n", b" folded\r\n", b"A: b\r\n: no name\r\nContent-Length: 4\r\n",
+    b"Content-Length: 1, 2\r\n", b"Content-Length: 4\r\nContent-Length: 3\r\n", b"Content-Length: -1\r\n",
+    b"Content-Length: x\r\n", b"Content-Length: +4\r\n", b"Content-Length: 1_0\r\n", b"Content-Length: 4.0\r\n",
+    b"Transfer-Encoding: gzip, chunked\r\n", b"Transfer-Encoding: gzip\r\n", b"Transfer-Encoding: xchunked\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n", b"Content-Length: 5,5\r\n",
+])  # fmt: skip
+def test_headers_that_do_not_tell_where_the_body_ends_make_no_reply(head: bytes) -> None:
+    """C20: each once; the next reply may be a good one."""
+    with Wire(saying(OK + head + b"\r\ntrue")) as wire:
+        assert reason(wire.url) == "transport"
+
+
+@pytest.mark.parametrize("head", [
+    b"Content-Length: 4, 4\r\n", b"Content-Length: 4\r\nContent-Length: 4\r\n", b"Content-Length: 4,\r\n",
+    b"Transfer-Encoding: identity\r\nContent-Length: 4\r\n", b"X-Odd: \xff\x80\x01\r\nContent-Length: 4\r\n",
+    b"Set-Cookie: a=b; expires=Thu, 99 Foo 1\r\nContent-Length: 4\r\n", b"Retry-After: 1e400\r\nContent-Length: 4\r\n",
+])  # fmt: skip
+def test_headers_that_are_only_odd_hurt_no_reply(head: bytes) -> None:
+    with Site(lambda _: OK + head + b"\r\ntrue") as site:
+        transport = Transport(2)
+        assert [send(site.url, transport=transport).body for _ in range(2)] == [b"true", b"true"]
+        assert site.connections == 1
+
+
+def test_many_headers_and_long_ones_are_taken() -> None:
+    many = "".join(f"X-{i}: y\r\n" for i in range(900)).encode() + b"X-Long: " + b"y" * 200_000 + b"\r\n"
+    with Site(lambda _: OK + many + b"Content-Length: 4\r\n\r\ntrue") as site:
+        reply = send(site.url)
+        assert (reply.body, reply.headers["x-899"], len(reply.headers["x-long"])) == (b"true", "y", 200_000)
 
 
 @pytest.mark.parametrize(("before", "after"), [
