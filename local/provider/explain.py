@@ -167,7 +167,7 @@ def _meaning(acceptor: Acceptor, rules: Rules) -> str:
 
 def _unmatched(rules: Rules) -> Iterator[str]:
     yield (
-        f"An unknown 2xx counts as still running. No reply, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 is "
+        f"An unknown 2xx counts as still running. No reply, half of one, or what edges and proxies say (429, 5xx …) is "
         f"tried again, at most {_times(rules.polling.max_errors)} in a row. Any other reply fails with "
         f"{'what it says' if rules.error is ERROR else rules.error.text}."
     )
@@ -199,6 +199,8 @@ def _fetch(operation: Operation, server: str) -> str:
 def _read(rules: Rules) -> Iterator[str]:
     if not any(one.decode == "url" for one in rules.result_steps[-1:]):
         yield f"The data is {rules.data.text}{' of the last reply' if rules.result else ''}."
+    if rules.require is not ABSENT:
+        yield f"A success without {rules.require.text} is tried again."
     if rules.partial.text not in ("null", "`null`"):
         yield f"While it runs, {rules.partial.text} is shown as partial data."
     if rules.progress is not ABSENT:

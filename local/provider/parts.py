@@ -20,7 +20,7 @@ def operations(rules: Rules) -> Iterator[tuple[str, Operation]]:
 
 def expressions(rules: Rules) -> Iterator[tuple[str, Expression]]:
     """Every expression over a reply."""
-    for key in ("status", "data", "partial", "error", "progress"):
+    for key in ("status", "data", "require", "partial", "error", "progress"):
         if not (key == "partial" and rules.partial is rules.data):
             yield from _there(f"$.{key}", getattr(rules, key))
     for i, acceptor in enumerate(rules.acceptors):

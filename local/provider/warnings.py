@@ -24,6 +24,7 @@ def warnings(rules: Rules, settings: Settings) -> Iterator[str]:
     yield from _callback(rules, settings)
     yield from _acceptors(rules)
     yield from _shadows(rules)
+    yield from _empty(rules)
     yield from _polling(rules)
     yield from _servers(rules)
     yield from doubtful(rules)
@@ -90,6 +91,20 @@ def _shadows(rules: Rules) -> Iterator[str]:
             is_elsewhere = any(later.names(status) for status in range(300, 600))
             if later.state == "success" and first.stages & later.stages and not is_elsewhere:
                 yield f"$.acceptors[{i}] takes every reply with status 200 before $.acceptors[{j}] (success) sees it"
+
+
+def _empty(rules: Rules) -> Iterator[str]:
+    """A success that says nothing of the data."""
+    stages = {"result"} if rules.result else {"submit", "poll"}
+    judges = [one for one in rules.acceptors if one.state == "success" and one.stages & stages]
+    by_status = all(one.is_about_status for one in judges)
+    is_kept = any(one.decode == "url" for one in rules.result_steps[-1:])
+    is_said = rules.require is not ABSENT or rules.data.text != "body"
+    if by_status and (judges or rules.result) and not is_said and not is_kept:
+        yield (
+            "$.require is absent: the status alone tells a success and data is the whole body, so an error that comes "
+            'with it is stored as data; say what data have, such as "require": "body.rows"'
+        )
 
 
 def _polling(rules: Rules) -> Iterator[str]:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from shared.codec import Json
 from shared.errors import TransportError
-from shared.outcome import Completed, Failed, Pending
+from shared.logs import log
+from shared.outcome import Completed, Failed, Pending, Retry
 from shared.provider.delays import Delays, Finding
 from shared.provider.exchange import Decoded, Exchange, enveloped
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
@@ -97,9 +98,13 @@ class Attempt:
         if reply is None:
             return self.without_url(operation, context, stage)
         self.keep(reply)
-        if reply.undecodable and 200 <= reply.status <= 299:
-            return self.retry(Reason.UNDECODABLE, reply)
-        return reply
+        return self.unbelieved(reply) if reply.says_nothing else reply
+
+    def unbelieved(self, reply: Decoded) -> Finding:
+        """A retry, since the body is not whole, or not what it is declared to be; the log says why."""
+        about = {"provider": self.context["task"]["provider"], "task": self.context["task"]["name"]}
+        log.warning("undecodable", extra=about | {"status": reply.status, "reason": reply.undecodable})
+        return self.retry(Reason.UNDECODABLE, reply, reply.undecodable)
 
     def without_url(self, operation: Operation, context: dict[str, Json], stage: Stage) -> Finding:
         """A URL without a value: in the result stage the link is not there yet, elsewhere it never will be."""
@@ -128,7 +133,7 @@ class Attempt:
             case "success" if self.rules.result_steps:  # in the same attempt; what goes wrong there returns to poll
                 return self.through(self.rules.result_steps, "result", reply.envelope)
             case "success":
-                return Finding(Completed(self.rules.data.of(reply.envelope)), self.record)
+                return self.completed(reply, self.rules.data.of(reply.envelope))
             case "failure":
                 return self.failure(acceptor, reply, stage)
             case "resubmit":
@@ -158,18 +163,27 @@ class Attempt:
     def result(self, operation: Operation, context: dict[str, Json], reply: Decoded) -> Finding:
         """The data in the reply to the last operation, or those of its pages, joined."""
         if operation.next is ABSENT:
-            data = reply.url if operation.decode == "url" else self.rules.data.of(reply.envelope)
-            return Finding(Completed(data), self.record)
+            return self.completed(reply, reply.url if operation.decode == "url" else self.rules.data.of(reply.envelope))
         joined: list[Json] = []
         for page in self.exchange.pages(operation, context, reply, self.keep):
             verdict, acceptor = self.judged(page, "result")
             if verdict != "success":
                 return self.concluded(verdict, acceptor, page, "result")
             data = self.rules.data.of(page.envelope)
+            if isinstance((found := self.completed(page, data)).outcome, Retry):
+                return found
             if not isinstance(data, list | None):
                 return Finding(Failed(Reason.NOT_A_LIST, "a page's data is not a list"), self.record)
             joined += data or []
         return Finding(Completed(joined), self.record)
+
+    def completed(self, reply: Decoded, data: Json) -> Finding:
+        """The end of the task with this data: a reply that is what it is declared to be, and has what a success has."""
+        if reply.undecodable:
+            return self.unbelieved(reply)
+        if not self.rules.satisfied(reply.envelope, data):
+            return self.retry(Reason.NO_DATA, reply)
+        return Finding(Completed(data), self.record)
 
     def failure(self, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         rules, status = self.rules, reply.status
@@ -192,9 +206,11 @@ class Attempt:
         self.record = replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
         return self.retry(Reason.RESUBMIT, reply)
 
-    def retry(self, reason: Reason, reply: Decoded) -> Finding:
+    def retry(self, reason: Reason, reply: Decoded, why: str | None = None) -> Finding:
+        """Another try; `why` is kept with the end where the provider itself says nothing."""
         record = replace(self.record, unauthorized_at=None)
         said, hint = self.rules.error.of(reply.envelope), self.rules.polling.hinted(reply.envelope, self.now)
+        said = why if said is None else said
         pause = hint if hint is not None and reply.status in (429, 503) and not reply.foreign else 0
         return self.delays.retry(record, self.now, reason, hint, said, pause)
 

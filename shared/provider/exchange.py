@@ -4,6 +4,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ BARE = Attachment()  # what came by itself was attached nothing
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A reply as expressions see it, whether its body could not be decoded, and its size in bytes.
+    """A reply as expressions see it, why its body is not what it is declared to be (empty: it is), and its size.
 
     `refused`: it is a 401 to the credentials. `foreign`: a link has led to it, away from what the file names.
     """
@@ -46,10 +47,16 @@ class Decoded:
     status: int
     url: str
     envelope: dict[str, Json]
-    undecodable: bool
+    undecodable: str
     size: int
     refused: bool = False
     foreign: bool = False
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it is a success that cannot be believed. A 202 may be another kind of body than the data are."""
+        is_success = 200 <= self.status <= 299
+        return is_success and bool(self.undecodable) and (self.status != 202 or self.envelope["body"] is None)
 
 
 @dataclass(slots=True)
@@ -126,8 +133,8 @@ class Exchange:
             size += page.size
             if size > MAX_RESPONSE_BYTES:
                 raise TransportError("the pages together are too large", reason=Reason.TOO_LARGE)
-            if page.undecodable and 200 <= page.status <= 299:
-                raise TransportError("a page cannot be decoded", reason=Reason.UNDECODABLE)
+            if page.says_nothing:
+                raise TransportError(f"a page: {page.undecodable}", reason=Reason.UNDECODABLE)
 
     def _url(self, operation: Operation, context: dict[str, Json]) -> str | None:
         try:
@@ -243,10 +250,7 @@ def enveloped(
     Below 400 the operation's outputs are merged into those so far; null never overwrites. Those that `urls` read are
     links, which become absolute.
     """
-    try:
-        body, undecodable = decode(reply, operation.decode), False
-    except ValueError:
-        body, undecodable = None, True
+    body, undecodable = _read(reply, operation)
     if attachment.may_be_in(reply.body, reply.headers.get("content-type", "")):
         body = attachment.value(body)
     url = attachment.text(reply.url)
@@ -259,4 +263,16 @@ def enveloped(
         outputs = context["outputs"] | kept(found, urls, envelope)
         # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
         envelope = envelope | {"outputs": outputs}
-    return Decoded(reply.status, url, envelope, undecodable, len(reply.body))
+    return Decoded(reply.status, url, envelope, attachment.text(undecodable), len(reply.body))
+
+
+def _read(reply: Reply, operation: Operation) -> tuple[Json, str]:
+    """The body's value, and why it is not what the operation declares; then a 202 is read as it says itself."""
+    try:
+        return decode(reply, operation.decode), ""
+    except ValueError as error:
+        body = None
+        if reply.status == 202:
+            with suppress(ValueError):
+                body = decode(reply, "auto")
+        return body, str(error) or type(error).__name__

@@ -280,10 +280,11 @@ def test_acceptors_of_the_result_stage_judge_the_result() -> None:
         {"state": "failure", "expected": "broken", "on": ["result"]},
         {"state": "resubmit", "expected": "lost", "on": ["result"]},
     ]
+    linked = LINKED | {"data": "body"}
     for word, kind in (("assembling", "pending"), ("broken", "failed"), ("lost", "retry"), ("other", "completed")):
         routes = {"/jobs/j": Says(200, {"status": "completed", "link": "/f"}), "/f": Says(200, {"status": word})}
         with Site(answering(routes)) as site:
-            assert outcome(ask(provider(rules(site.url, **LINKED, acceptors=acceptors)), submitted()))["is"] == kind
+            assert outcome(ask(provider(rules(site.url, **linked, acceptors=acceptors)), submitted()))["is"] == kind
 
 
 # --- pages of a result
@@ -311,13 +312,15 @@ def test_each_page_of_a_result_has_outputs_and_sees_those_before() -> None:
 
 def test_the_pages_of_a_result_are_joined() -> None:
     with Site() as site:
-        found = paged(site, PAGE_ONE, Says(200, {"data": None, "next": "/f3"}), Says(200, {"data": [2, 3]}))
+        found = paged(site, PAGE_ONE, Says(200, {"data": [], "next": "/f3"}), Says(200, {"data": [2, 3]}))
         assert found.outcome == Completed([1, 2, 3])
 
 
 @pytest.mark.parametrize(("page", "kind", "reason"), [
     (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"), (Says(503), "retry", "http"),
     (Says(404, {"error": "gone"}), "failed", "upstream"), (Says(200, "<html>"), "retry", "undecodable"),
+    (Says(200, {"data": None}), "retry", "no-data"), (Says(200, {"message": "busy"}), "retry", "no-data"),
+    (Says(206, {"data": [2]}), "retry", "undecodable"),
     (Says(200, {"data": [2], "next": "/f1"}), "failed", "pages-without-end"),
     (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "failed", "refused-target"),
     (Says(200, {"data": [2], "next": "ftp://a.example/"}), "retry", "expired-link"),
@@ -329,6 +332,11 @@ def test_a_page_that_is_none_makes_no_half_result(page: Any, kind: str, reason: 
     with Site() as site:
         found = outcome(paged(site, PAGE_ONE, page, acceptors=[busy, DONE]))
         assert (found["is"], found["reason"]) == (kind, reason)
+
+
+def test_a_page_that_is_still_being_made_is_pending() -> None:
+    with Site() as site:
+        assert outcome(paged(site, PAGE_ONE, Says(202, {"data": [2]})))["is"] == "pending"
 
 
 # --- failure, grace, resubmit

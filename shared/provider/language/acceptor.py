@@ -14,7 +14,11 @@ Verdict: TypeAlias = Literal["pending", "success", "failure", "retry", "resubmit
 Stage: TypeAlias = Literal["submit", "poll", "result"]
 Matcher: TypeAlias = Literal["path", "pathAny", "pathAll", "status"]
 
-TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+TRANSIENT = frozenset({301, 302, 303, 304, 307, 308, 407, 408, 420, 421, 425, 429, 430, 444, 449, 460, 499})
+"""Below 500: what proxies, edges and balancers say for themselves (RFC 9110, 15.5; nginx, AWS, Shopify, IIS), redirects
+that cannot be followed, and a 304 to a request that has asked for none."""
+REQUEST_AT_FAULT = frozenset({501, 505, 506, 510})
+"""From 500 on: what says that this request will never be served as it is (RFC 9110, 15.6)."""
 
 _POLL: frozenset[Stage] = frozenset({"poll"})
 _SUBMIT_AND_POLL: frozenset[Stage] = frozenset({"submit", "poll"})
@@ -83,10 +87,19 @@ def judge(
     for acceptor in acceptors:
         if acceptor.stages & stages and acceptor.matches(envelope):
             return acceptor.state, acceptor
-    status = envelope["statusCode"]
+    return usual(envelope["statusCode"], is_result="result" in stages), None
+
+
+def usual(status: int, *, is_result: bool) -> Verdict:
+    """What a status means where no acceptor says: a job fails by none that somebody between us and the API may make."""
     if 200 <= status <= 299:
-        return ("success" if "result" in stages else "pending"), None
-    return ("retry" if status in TRANSIENT_STATUSES else "failure"), None
+        return "success" if is_result and status != 202 else "pending"
+    return "retry" if is_transient(status) else "failure"
+
+
+def is_transient(status: int) -> bool:
+    """Whether a status may pass. One above 599 is taken for a server's error (RFC 9110, 15)."""
+    return status in TRANSIENT or (status >= 500 and status not in REQUEST_AT_FAULT)
 
 
 def _is_equal(found: Json, expected: Json) -> bool:

@@ -12,6 +12,7 @@ _STEPS = frozenset(
     {"subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten"}
 )
 """Nodes of a syntax tree whose first child alone is evaluated over the root."""
+_MADE = ("multi_select_dict", "multi_select_list")
 _FAILURES = (JMESPathError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What jmespath raises for values that an expression does not fit: mixed comparisons, steps of 0, huge numbers."""
 
@@ -39,6 +40,12 @@ class Expression:
         except _FAILURES:
             return None
         return found
+
+    def is_nothing(self, found: Json) -> bool:
+        """Whether it has found nothing: null, or an object or list that it made itself, of nothing but nulls."""
+        if self._compiled.parsed["type"] in _MADE and found:
+            return all(one is None for one in (found.values() if isinstance(found, dict) else found))
+        return found is None
 
     def refers_to(self, root: str) -> bool:
         """Whether the expression reads the name `root` of what it is evaluated over."""

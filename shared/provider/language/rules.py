@@ -61,7 +61,10 @@ class Rules(Part, frozen=True, kw_only=True):
     cancel: Annotated[Operation | UnsetType, says("sent once, best effort, at a cancellation or timeout")] = UNSET
     acceptors: Annotated[tuple[Acceptor, ...], Meta(min_length=1), says("what replies mean: the first match decides")]
     status: Annotated[Expression, says("what acceptors look at unless they say otherwise")] = by_default(STATUS)
-    data: Annotated[Expression, says("the data of a completed task")] = by_default(BODY)
+    data: Annotated[Expression, says("the data of a completed task; `null`: it has none")] = by_default(BODY)
+    require: Annotated[
+        Expression, says("what a success must have, over its last reply; absent: `data` finds something")
+    ] = by_default(ABSENT)
     partial: Annotated[
         Expression,
         says("what is known while the job runs; null keeps the last; absent: as data, where a poll's reply holds that"),
@@ -105,6 +108,20 @@ class Rules(Part, frozen=True, kw_only=True):
     def first_answer_seconds(self, usual: float) -> float:
         """How long a new request may wait for the reply to the submit: as the file says, else as is `usual`."""
         return usual if self.first_answer is UNSET else self.first_answer
+
+    def satisfied(self, envelope: dict[str, Json], data: Json) -> bool:
+        """Whether a success with this reply and `data` is one: `require` is met or, without it, there are data.
+
+        None are needed where `data` is `null`, or where an acceptor calls just this status without content a success.
+        """
+        if self.require is not ABSENT:
+            met = self.require.of(envelope)
+            return met is not None and met is not False
+        if not self.data.is_nothing(data) or self.data.text.strip("`") == "null":
+            return True
+        status = envelope["statusCode"]
+        named = (one.any_of for one in self.acceptors if one.state == "success" and one.is_about_status)
+        return status in (204, 205) and any(status in any_of for any_of in named)
 
     @property
     def limits(self) -> Limits:

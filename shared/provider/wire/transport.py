@@ -74,15 +74,13 @@ class Transport:
         end = self._clock() + seconds
         first = origin_of(call.url)
         trusted = first in allowed
-        for hop in range(MAX_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             trusted = trusted and origin_of(call.url) == first
             sent = attach(call) if attach and trusted else call
             try:
                 reply = self.once(sent, end - self._clock(), allowed)
             except TransportError as error:
                 error.url = call.url
-                if hop and error.reason == Reason.INVALID_REQUEST:  # a redirect's link is a reply's word, not ours
-                    error.reason = Reason.REDIRECTS
                 raise
             reply = dataclasses.replace(reply, authorised=sent is not call)
             if (sent.url, sent.query) != (call.url, call.query):  # without a key that was attached to its query

@@ -24,7 +24,7 @@ def test_check_says_what_a_file_will_do(write: Write, call: Call) -> None:
         "'succeeded' completes, once its result is fetched.",
         "'failed' fails with what the reply says of it.",
         (
-            "An unknown 2xx counts as still running. No reply, half of one, or 408, 425, 429, 500, 502, 503, 504, 529 "
+            "An unknown 2xx counts as still running. No reply, half of one, or what edges and proxies say (429, 5xx …) "
             "is tried again, at most 10 times in a row. Any other reply fails with what it says."
         ),
         "A 404 within 30 s after the submit is tried again.",

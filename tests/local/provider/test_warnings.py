@@ -6,6 +6,8 @@ from shared.codec import Json
 from tests.support.provider_tools import HOOKED, JOB, OAUTH, SIGNED, Call, Write, more, only, poll, submit
 
 PENDING = {"state": "pending", "matcher": "status", "expected": "2XX"}
+BY_STATUS: Json = {"acceptors": [{"state": "success", "matcher": "status", "expected": "2XX"}]}
+READY: Json = {"state": "success", "argument": "body.ready", "expected": True, "on": ["result"]}
 AT_V2 = "https://api.acme.example/v2"
 
 
@@ -106,6 +108,9 @@ def test_a_callback_that_the_settings_do_not_allow_is_a_warning_that_names_them(
             {"acceptors": [PENDING, *JOB["acceptors"]]},
             "$.acceptors[0] takes every reply with status 200 before $.acceptors[1] (success) sees it",
         ),
+        ({"data": "body", **BY_STATUS}, "$.require is absent: the status alone tells a success"),
+        ({"data": "body", "result": {"url": "/r"}}, "$.require is absent: the status alone tells a success"),
+        ({"require": "rows"}, "$.require: rows reads 'rows', which no reply has; did you mean body.rows?"),
         ({"data": "data.rows"}, "$.data: data.rows reads 'data', which no reply has; did you mean body.data?"),
         ({"data": "response.status"}, "$.data: response.status reads 'response', which is for placeholders; did you"),
         ({"data": "response.body.a"}, "$.data: response.body.a reads 'response', which is for placeholders; did you"),
@@ -140,6 +145,11 @@ def test_check_warns_of_what_is_likely_not_meant(write: Write, call: Call, chang
         {"acceptors": [{"state": "pending", "matcher": "status", "expected": 202}, *JOB["acceptors"]]},
         {"acceptors": [PENDING, {"state": "success", "matcher": "status", "expected": 303}]},
         {"acceptors": [*JOB["acceptors"], PENDING]},
+        {"data": "body"},
+        {"data": "body.rows", **BY_STATUS},
+        {"data": "body", "require": "body.rows", **BY_STATUS},
+        {"data": "body", "result": {"url": "/r", "decode": "url"}},
+        {"data": "body", "result": {"url": "/r"}, "acceptors": [*JOB["acceptors"], READY]},
     ],
 )
 def test_what_others_may_well_mean_is_no_warning(write: Write, call: Call, changes: Json) -> None:

@@ -100,7 +100,8 @@ def test_try_says_what_an_error_or_a_failure_means(desk: Desk, ends: Says, chang
 def test_try_says_what_stood_there_where_no_acceptor_matches_and_where_data_finds_nothing(desk: Desk) -> None:
     desk.api.asked = 2
     acceptors = [{"state": "success", "argument": "body.state", "expected": "READY"}]
-    assert desk.attempt(desk.report(status="body.stat", acceptors=acceptors, data="body.lines")) == 0
+    nothing = {"data": "body.lines", "require": "`true`"}
+    assert desk.attempt(desk.report(status="body.stat", acceptors=acceptors, **nothing)) == 0
     assert "= completed: null (body.lines finds nothing)" in desk.lines
     desk.api.ends, desk.api.asked = Says(501, {"state": "GONE"}), 2
     assert desk.attempt(desk.report()) == 1
@@ -134,7 +135,8 @@ def test_a_cause_is_found_behind_the_errors_that_follow_from_it(error: Exception
 
 def test_try_shows_redirects_that_it_follows(desk: Desk) -> None:
     desk.api.ends, desk.api.asked = Says(302, b"", {"Location": "/token"}), 2
-    file = desk.report(acceptors=[{"state": "success", "argument": "body.expires_in", "expected": 60}])
+    expires = {"state": "success", "argument": "body.expires_in", "expected": 60}
+    file = desk.report(acceptors=[expires], data="body")
     assert desk.attempt(file) == 0
     assert "this redirect is followed: no acceptor names its status" in desk.lines
 

@@ -6,7 +6,7 @@ import pytest
 
 from shared.errors import ProviderFileError
 from shared.outcome import Failed
-from shared.provider.language.acceptor import TRANSIENT_STATUSES, Acceptor, judge
+from shared.provider.language.acceptor import REQUEST_AT_FAULT, TRANSIENT, Acceptor, judge
 from shared.provider.language.expression import Expression
 from shared.reasons import Reason
 from tests.support.asking import DONE, NO_JITTER, ask, outcome, provider, rules, submitted
@@ -72,12 +72,22 @@ def test_what_can_be_no_status_is_a_fault_of_the_file(expected: Any) -> None:
 
 @pytest.mark.parametrize(("status", "stage", "verdict"), [
     (200, "submit", "pending"), (204, "poll", "pending"), (299, "poll", "pending"), (200, "result", "success"),
-    *[(status, "poll", "retry") for status in sorted(TRANSIENT_STATUSES)],
-    *[(status, "result", "retry") for status in sorted(TRANSIENT_STATUSES)],
-    *[(status, "submit", "failure") for status in (199, 300, 304, 400, 401, 403, 404, 410, 501, 505, 599, 999)],
+    (202, "poll", "pending"), (202, "result", "pending"), (203, "result", "success"),
+    *[(status, stage, "retry") for status in sorted(TRANSIENT) for stage in ("submit", "poll", "result")],
+    *[(status, "poll", "retry") for status in range(500, 1000) if status not in REQUEST_AT_FAULT],
+    *[(status, "submit", "failure") for status in (199, 300, 305, 400, 401, 403, 404, 409, 410, 418, 422, 501, 505)],
 ])  # fmt: skip
 def test_without_a_match_the_status_decides(status: int, stage: Any, verdict: str) -> None:
     assert judge([], {stage}, ENVELOPE | {"statusCode": status}) == (verdict, None)
+
+
+@pytest.mark.parametrize("status", [
+    408, 425, 429, 500, 502, 503, 504, 507, 508, 509, 511, *range(520, 531), 540, 561, 598, 599, 421, 499, 407, 999,
+])  # fmt: skip
+def test_no_status_that_somebody_between_us_and_the_api_makes_fails_a_job_unless_the_file_says_so(status: int) -> None:
+    assert judge([], {"poll"}, ENVELOPE | {"statusCode": status}) == ("retry", None)
+    says = acceptor(status, matcher="status", state="failure")
+    assert judge([says], {"poll"}, ENVELOPE | {"statusCode": status}) == ("failure", says)
 
 
 def test_the_first_acceptor_of_the_stage_that_matches_decides() -> None:

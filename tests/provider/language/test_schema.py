@@ -54,6 +54,7 @@ EVERYTHING: Json = {
         {"state": "pending", "matcher": "status", "expected": [404, "2XX"], "on": ["submit", "poll"]},
         {"state": "failure", "matcher": "pathAny", "argument": "body.x", "expected": "x", "message": "body.m"},
     ],
+    "require": "body.data",
     "data": "body.data", "partial": "body.part", "progress": "body.progress", "error": "body.error",
     "polling": {
         "initialDelay": 1, "minDelay": 1, "maxDelay": 60, "multiplier": 1.5, "jitter": "none",
