@@ -95,12 +95,10 @@ def _shadows(rules: Rules) -> Iterator[str]:
 
 def _empty(rules: Rules) -> Iterator[str]:
     """A success that says nothing of the data."""
-    stages = {"result"} if rules.result else {"submit", "poll"}
-    judges = [one for one in rules.acceptors if one.state == "success" and one.stages & stages]
-    by_status = all(one.is_about_status for one in judges)
+    judges = [one for one in rules.acceptors if one.state == "success"]
+    by_status = bool(judges) and all(one.is_about_status for one in judges)
     is_kept = any(one.decode == "url" for one in rules.result_steps[-1:])
-    is_said = rules.require is not ABSENT or rules.data.text != "body"
-    if by_status and (judges or rules.result) and not is_said and not is_kept:
+    if by_status and not is_kept and rules.require is ABSENT and rules.data.text == "body":
         yield (
             "$.require is absent: the status alone tells a success and data is the whole body, so an error that comes "
             'with it is stored as data; say what data have, such as "require": "body.rows"'

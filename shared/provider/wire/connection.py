@@ -155,11 +155,11 @@ class _Response(HTTPResponse):
         if codings - {"chunked"} or (codings and not self.chunked):
             raise HTTPException("a transfer coding for which nobody asked")
         lengths = {one.strip() for one in ",".join(self.headers.get_all("Content-Length", [])).split(",")} - {""}
+        if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
+            raise HTTPException("no one length of the body")
         if codings or not lengths:
             return
-        length = lengths.pop()
-        if lengths or not _LENGTH.fullmatch(length):
-            raise HTTPException("no one length of the body")
+        [length] = lengths
         if self.length is None:  # the same twice, or a comma too many; urllib3 counts by the header
             del self.headers["Content-Length"]
             self.headers["Content-Length"] = length

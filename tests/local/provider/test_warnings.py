@@ -7,7 +7,6 @@ from tests.support.provider_tools import HOOKED, JOB, OAUTH, SIGNED, Call, Write
 
 PENDING = {"state": "pending", "matcher": "status", "expected": "2XX"}
 BY_STATUS: Json = {"acceptors": [{"state": "success", "matcher": "status", "expected": "2XX"}]}
-READY: Json = {"state": "success", "argument": "body.ready", "expected": True, "on": ["result"]}
 AT_V2 = "https://api.acme.example/v2"
 
 
@@ -109,7 +108,10 @@ def test_a_callback_that_the_settings_do_not_allow_is_a_warning_that_names_them(
             "$.acceptors[0] takes every reply with status 200 before $.acceptors[1] (success) sees it",
         ),
         ({"data": "body", **BY_STATUS}, "$.require is absent: the status alone tells a success"),
-        ({"data": "body", "result": {"url": "/r"}}, "$.require is absent: the status alone tells a success"),
+        (
+            {"data": "body", "result": {"url": "/r"}, **BY_STATUS},
+            "$.require is absent: the status alone tells a success",
+        ),
         ({"require": "rows"}, "$.require: rows reads 'rows', which no reply has; did you mean body.rows?"),
         ({"data": "data.rows"}, "$.data: data.rows reads 'data', which no reply has; did you mean body.data?"),
         ({"data": "response.status"}, "$.data: response.status reads 'response', which is for placeholders; did you"),
@@ -148,8 +150,8 @@ def test_check_warns_of_what_is_likely_not_meant(write: Write, call: Call, chang
         {"data": "body"},
         {"data": "body.rows", **BY_STATUS},
         {"data": "body", "require": "body.rows", **BY_STATUS},
-        {"data": "body", "result": {"url": "/r", "decode": "url"}},
-        {"data": "body", "result": {"url": "/r"}, "acceptors": [*JOB["acceptors"], READY]},
+        {"data": "body", "result": {"url": "/r"}},
+        {"data": "body", "result": {"url": "/r", "decode": "url"}, **BY_STATUS},
     ],
 )
 def test_what_others_may_well_mean_is_no_warning(write: Write, call: Call, changes: Json) -> None:
