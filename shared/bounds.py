@@ -31,6 +31,7 @@ BOUNDS: Mapping[str, Bound] = {
     "progress": Bound(4_096, "progress: record, answer", "left out; `reason` and the log say so"),
     "reason": Bound(512, "why the last attempt brought nothing: record, answer", "a status is cut to 64 characters"),
     "result": Bound(RESULT_BYTES, "a result in hand that could not be stored: record", "not kept; the log says so"),
+    "pages": Bound(16_384, "where the pages of a result are that are kept in S3: record", "no more are kept"),
     "detail": Bound(8_000, "what a provider or we say of a failure: item, answer", "cut, with a mark"),
     "error": Bound(8_192, "a failure, its reason and detail: item", "its detail is cut"),
     "field": Bound(512, "the part of a request that is at fault: answer", "cut, with a mark"),

@@ -51,6 +51,8 @@ class Reason(StrEnum):
     REDIRECTS = "redirects", "More redirects than are followed, or one that cannot be."
     MISSING_LINK = "missing-link", "The URL of the result has no value yet.", Trait.NAMED
     EXPIRED_LINK = "expired-link", "A link that a reply gave leads nowhere; the next poll may give another."
+    MORE_PAGES = "more-pages", "The pages take longer than one attempt; the next goes on where it stopped."
+    LOST_PAGES = "lost-pages", "What was kept of earlier pages is no longer there; they are asked for anew."
     NOT_FOUND_GRACE = "not-found-grace", "A 404 so soon after the submit that it may pass.", Trait.NAMED
     RESUBMIT = "resubmit", "The provider has lost its job; the next attempt submits a new one."
     UNAUTHORIZED = "unauthorized", "A 401; the next attempt comes with a new token."

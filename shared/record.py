@@ -14,12 +14,28 @@ from msgspec.structs import replace
 
 from shared.codec import OWN_DEPTH, Json, canonical, dumps, is_flat, loads
 from shared.errors import RecordError
+from shared.sink import Kept
 
 Instant: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]  # epoch ms, to the end of the year 9999
 Generation: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]  # the scripts count with doubles
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**12)]  # the scripts write what they have counted with 14 digits
 
 VERSION = 1
+
+
+class Pages(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The pages of a result that are kept (`sink.py`), and the URL of the `next`; empty: begin at the first.
+
+    `count` and `size` (bytes) are of their replies, `starts` marks the URLs at which attempts went on, `most` is the
+    largest count ever.
+    """
+
+    next: str = ""
+    kept: tuple[Kept, ...] = ()
+    count: Count = 0
+    size: Count = 0
+    starts: tuple[str, ...] = ()
+    most: Count = 0
 
 
 class Record(
@@ -31,7 +47,7 @@ class Record(
     submit, `job_at` the one that the provider took, `asked_at` the last attempt. `polls` counts the job's pending
     replies, `errors` the errors since the last good reply, `attempts` every attempt. `unauthorized_at` is when the last
     reply was a 401 that a new token may mend. `news` counts what the item had been told by callbacks when it was last
-    read. `result` is the JSON text of a result in hand that could not be stored.
+    read. `result` is the JSON text of a result in hand that could not be stored, `pages` what is kept of one in pages.
     """
 
     generation: Generation
@@ -54,6 +70,7 @@ class Record(
     saved: str | None = None
     confirmed_at: Instant = 0
     result: str | None = None
+    pages: Pages | None = None
 
     @property
     def digest(self) -> str:

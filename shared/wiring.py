@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from shared.provider.language.rules import Rules
     from shared.queue import Queue
     from shared.store import Clock, Store
+    from shared.store.spill import Spill
     from shared.work.notify import Notifier
     from shared.work.parts import Parts
     from shared.work.reconcile import Reconciler
@@ -98,11 +99,18 @@ def dynamodb() -> Any:
 def store() -> "Store":
     """The items in DynamoDB, and in S3 what is too large for them."""
     from shared.store import Store, Table
+
+    chosen = settings()
+    return Store(Table(dynamodb(), chosen.table_name, store_clock()), chosen.retention_seconds, spill())
+
+
+@cache
+def spill() -> "Spill":
+    """What is too large for items, and pages that wait for the rest of them, in S3 where there is a bucket."""
     from shared.store.spill import Spill
 
     chosen = settings()
-    spill = Spill(s3, chosen.spill_bucket, spill_bytes=chosen.spill_bytes, days=chosen.spill_days)
-    return Store(Table(dynamodb(), chosen.table_name, store_clock()), chosen.retention_seconds, spill)
+    return Spill(s3, chosen.spill_bucket, spill_bytes=chosen.spill_bytes, days=chosen.spill_days)
 
 
 def s3() -> Any:
@@ -148,11 +156,13 @@ def providers() -> "dict[str, Provider]":
     from shared.provider.wire.transport import Transport
 
     transport, known, chance = Transport(_connections()), callback_urls(), random.SystemRandom()
-    url = known.url if known else None
-    return {
-        name: Provider(one, transport, Credentials(one.security, aws.secret, transport), chance, callback_url=url)
-        for name, one in rules().items()
-    }
+    url, sink = known.url if known else None, spill() if settings().spill_bucket else None
+
+    def made(one: "Rules") -> "Provider":
+        credentials = Credentials(one.security, aws.secret, transport)
+        return Provider(one, transport, credentials, chance, callback_url=url, sink=sink)
+
+    return {name: made(one) for name, one in rules().items()}
 
 
 @cache

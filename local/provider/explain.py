@@ -185,6 +185,11 @@ def _result(rules: Rules) -> Iterator[str]:
     if rules.result:
         steps = [_fetch(operation, rules.servers[0]) for operation in rules.result_steps]
         yield f"After success it {', then '.join(steps)}."
+    if _pages(rules):
+        yield (
+            "Amid pages it waits where a 429 or 503 says for how long and the attempt has the time; else the next one "
+            "goes on at the same page, or without SPILL_BUCKET begins at the first, until there are too many errors."
+        )
 
 
 def _fetch(operation: Operation, server: str) -> str:

@@ -11,14 +11,16 @@ from msgspec.structs import replace
 from shared.codec import Json
 from shared.errors import TransportError
 from shared.logs import log
-from shared.outcome import Completed, Failed, Pending, Retry
+from shared.outcome import Completed, Failed, Pending
 from shared.provider.delays import Delays, Finding
-from shared.provider.exchange import Decoded, Exchange, enveloped
+from shared.provider.envelope import Decoded, enveloped
+from shared.provider.exchange import Exchange
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import text_of, without_value
 from shared.provider.language.rules import Rules
+from shared.provider.pages import Shelf, gathered
 from shared.provider.wire.message import Reply
 from shared.reasons import Reason, Trait
 from shared.record import Record
@@ -36,6 +38,7 @@ class Attempt:
     context: dict[str, Json]
     record: Record
     now: int
+    shelf: Shelf | None = None
 
     def run(self) -> Finding:
         """Ask, and tell what the replies mean."""
@@ -44,9 +47,13 @@ class Attempt:
                 return self.through(self.rules.submit_steps, "submit")
             return self.through([self.rules.asks_again], "poll")
         except TransportError as error:
-            if Trait.HOPELESS in error.reason.traits:
-                return Finding(Failed(error.reason, str(error)), self.record)
-            return self.unanswered(error)
+            return self.broken(error)
+
+    def broken(self, error: TransportError) -> Finding:
+        """What it means that there is no reply."""
+        if Trait.HOPELESS in error.reason.traits:
+            return Finding(Failed(error.reason, str(error)), self.record)
+        return self.unanswered(error)
 
     def through(self, steps: Sequence[Operation], stage: Stage, response: Json = None) -> Finding:
         """What the reply to the last of these operations means, or the first that does not lead on to the next.
@@ -55,6 +62,8 @@ class Attempt:
         """
         while True:
             operation, *others = steps
+            if stage == "result" and not others and self.record.pages and self.record.pages.next:
+                return gathered(self, operation, self.context | {"response": response}, None)
             reply = self.send(operation, stage, response)
             if isinstance(reply, Finding):
                 return reply
@@ -144,6 +153,8 @@ class Attempt:
     def pending(self, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         rules = self.rules
         self.learn(reply)
+        if stage != "result":  # the job goes on: the pages of its result may be others then
+            self.record = replace(self.record, pages=None)
         if stage != "result" and rules.poll and self.lacks_output(rules.poll):
             return Finding(Failed(Reason.MISSING_OUTPUT, rules.error.of(reply.envelope)), self.record)
         finding = self.delays.pending(self.record, self.now, rules.polling.hinted(reply.envelope, self.now))
@@ -164,18 +175,7 @@ class Attempt:
         """The data in the reply to the last operation, or those of its pages, joined."""
         if operation.next is ABSENT:
             return self.completed(reply, reply.url if operation.decode == "url" else self.rules.data.of(reply.envelope))
-        joined: list[Json] = []
-        for page in self.exchange.pages(operation, context, reply, self.keep):
-            verdict, acceptor = self.judged(page, "result")
-            if verdict != "success":
-                return self.concluded(verdict, acceptor, page, "result")
-            data = self.rules.data.of(page.envelope)
-            if isinstance((found := self.completed(page, data)).outcome, Retry):
-                return found
-            if not isinstance(data, list | None):
-                return Finding(Failed(Reason.NOT_A_LIST, "a page's data is not a list"), self.record)
-            joined += data or []
-        return Finding(Completed(joined), self.record)
+        return gathered(self, operation, context, reply)
 
     def completed(self, reply: Decoded, data: Json) -> Finding:
         """The end of the task with this data: a reply that is what it is declared to be, and has what a success has."""
@@ -203,7 +203,7 @@ class Attempt:
         if self.record.resubmits >= self.rules.polling.max_resubmits:
             return Finding(Failed(Reason.TOO_MANY_RESUBMITS, self.rules.error.of(reply.envelope)), self.record)
         resubmits = self.record.resubmits + 1
-        self.record = replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits)
+        self.record = replace(self.record, outputs=None, job_at=None, polls=0, resubmits=resubmits, pages=None)
         return self.retry(Reason.RESUBMIT, reply)
 
     def retry(self, reason: Reason, reply: Decoded, why: str | None = None) -> Finding:

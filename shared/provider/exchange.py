@@ -3,8 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from shared.codec import Json
 from shared.errors import TransportError
 from shared.provider.credentials.attachment import Attachment
 from shared.provider.credentials.credentials import Credentials
-from shared.provider.decode import decode
+from shared.provider.envelope import Decoded, enveloped
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
@@ -24,39 +23,14 @@ from shared.provider.language.placeholder import (
     stays_on_the_server,
     text_of,
 )
-from shared.provider.links import based, followed, is_foreign, is_link, kept
-from shared.provider.wire.link import abroad, links
-from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
+from shared.provider.links import based, followed, is_foreign, is_link
+from shared.provider.wire.link import abroad
+from shared.provider.wire.message import Call, Reply
 from shared.provider.wire.origin import Origin, joined, origin_of
 from shared.reasons import Reason
 
 if TYPE_CHECKING:
     from shared.provider.wire.transport import Transport
-
-MAX_PAGES = 1000
-BARE = Attachment()  # what came by itself was attached nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A reply as expressions see it, why its body is not what it is declared to be (empty: it is), and its size.
-
-    `refused`: it is a 401 to the credentials. `foreign`: a link has led to it, away from what the file names.
-    """
-
-    status: int
-    url: str
-    envelope: dict[str, Json]
-    undecodable: str
-    size: int
-    refused: bool = False
-    foreign: bool = False
-
-    @property
-    def says_nothing(self) -> bool:
-        """Whether it is a success that cannot be believed. A 202 may be another kind of body than the data are."""
-        is_success = 200 <= self.status <= 299
-        return is_success and bool(self.undecodable) and (self.status != 202 or self.envelope["body"] is None)
 
 
 @dataclass(slots=True)
@@ -71,6 +45,7 @@ class Exchange:
     credentials: Credentials
     links: Sequence[Expression] = ()
     clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
     end: float = 0
     unauthorized_at: int | None = None
     hidden: tuple[str, ...] = ()
@@ -108,33 +83,11 @@ class Exchange:
         known = home if is_link(operation.url) else home | {origin_of(url)}
         return self._decoded(_leaving(home, call), operation, context, known, acceptors)
 
-    def pages(
-        self, operation: Operation, context: dict[str, Json], page: Decoded, keep: Callable[[Decoded], None]
-    ) -> Iterator[Decoded]:
-        """This reply to the operation, then the replies behind its `next` links, together no larger than one may be.
-
-        Each but the first goes to `keep`, whatever it is. Raises TransportError.
-        """
-        seen = {page.url}
-        size = page.size
-        headers, home = _headers(operation, context), self._home(operation, self._url(operation, context) or "")
-        while True:
-            yield page
-            link = _next(operation, page)
-            if not isinstance(link, str) or not link:  # false, say: `has_more && next`
-                return
-            url = followed(page.url, link)
-            if url in seen or len(seen) >= MAX_PAGES:
-                raise TransportError("the pages do not end", reason=Reason.PAGES_WITHOUT_END)
-            seen.add(url)
-            call = Call("GET", url, {}, headers)
-            page = self._decoded(_leaving(home, call), operation, page.envelope, home)
-            keep(page)
-            size += page.size
-            if size > MAX_RESPONSE_BYTES:
-                raise TransportError("the pages together are too large", reason=Reason.TOO_LARGE)
-            if page.says_nothing:
-                raise TransportError(f"a page: {page.undecodable}", reason=Reason.UNDECODABLE)
+    def page(self, url: str, operation: Operation, context: dict[str, Json], before: dict[str, Json]) -> Decoded:
+        """The reply behind a link that an earlier one gave, whose envelope is `before`. Raises TransportError."""
+        home = self._home(operation, self._url(operation, context) or "")
+        call = Call("GET", url, {}, _headers(operation, context))
+        return self._decoded(_leaving(home, call), operation, before, home)
 
     def _url(self, operation: Operation, context: dict[str, Json]) -> str | None:
         try:
@@ -213,14 +166,6 @@ class Exchange:
             raise
 
 
-def _next(operation: Operation, page: Decoded) -> Json:
-    """What the file finds as the next link. Raises TransportError."""
-    try:
-        return operation.next.of(page.envelope)
-    except ValueError as error:
-        raise TransportError(str(error), reason=Reason.INVALID_REQUEST) from error
-
-
 def _headers(operation: Operation, context: dict[str, Json]) -> dict[str, str]:
     return {name: text_of(value) for name, value in fill(operation.headers, context).items() if value is not None}
 
@@ -236,43 +181,3 @@ def _without_input(query: dict[str, Json]) -> dict[str, Json]:
         for name, value in query.items()
         if not any(one.expression.refers_to("input") for one in placeholders(value))
     }
-
-
-def enveloped(
-    reply: Reply,
-    operation: Operation,
-    context: dict[str, Json],
-    attachment: Attachment = BARE,
-    urls: Sequence[Expression] = (),
-) -> Decoded:
-    """A reply, whether it was asked for or came by itself, as expressions see it: without what was attached.
-
-    Below 400 the operation's outputs are merged into those so far; null never overwrites. Those that `urls` read are
-    links, which become absolute.
-    """
-    body, undecodable = _read(reply, operation)
-    if attachment.may_be_in(reply.body, reply.headers.get("content-type", "")):
-        body = attachment.value(body)
-    url = attachment.text(reply.url)
-    headers = attachment.value(reply.headers)
-    envelope = {"statusCode": reply.status, "headers": headers, "body": body, "url": url or None}
-    envelope |= {"links": links(headers.get("link", ""), url) if url else {}}
-    envelope |= {"input": context["input"], "outputs": context["outputs"]}
-    if reply.status < 400:
-        found = {name: expression.of(envelope) for name, expression in operation.outputs.items()}
-        outputs = context["outputs"] | kept(found, urls, envelope)
-        # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
-        envelope = envelope | {"outputs": outputs}
-    return Decoded(reply.status, url, envelope, attachment.text(undecodable), len(reply.body))
-
-
-def _read(reply: Reply, operation: Operation) -> tuple[Json, str]:
-    """The body's value, and why it is not what the operation declares; then a 202 is read as it says itself."""
-    try:
-        return decode(reply, operation.decode), ""
-    except ValueError as error:
-        body = None
-        if reply.status == 202:
-            with suppress(ValueError):
-                body = decode(reply, "auto")
-        return body, str(error) or type(error).__name__

@@ -18,9 +18,11 @@ from shared.provider.credentials.credentials import Credentials
 from shared.provider.delays import Delays, Finding
 from shared.provider.exchange import Exchange
 from shared.provider.language.rules import Rules
+from shared.provider.pages import Shelf
 from shared.provider.wire.message import Reply
 from shared.reasons import Reason
 from shared.record import Record
+from shared.sink import Sink
 from shared.task import Task
 
 if TYPE_CHECKING:
@@ -43,11 +45,14 @@ class Provider:
         random: Random,
         key: Callable[[Task, Record], str] = idempotency_key,
         callback_url: Callable[[Task, int, int], str] | None = None,
+        *,
+        sink: Sink | None = None,
     ) -> None:
         self.rules = rules
         self.delays = Delays(rules, random)
         self._exchange = Exchange(rules.servers, transport, credentials, rules.links)
         self._key = key
+        self._sink = sink
         self._callback_url = callback_url if rules.calls_back else None
 
     def submits(self, record: Record) -> bool:
@@ -64,7 +69,9 @@ class Provider:
             if url is None:
                 return self.delays.retry(record, now, Reason.SECRET)
             context["callback"] = {"url": url}
-        finding = _bounded(task, record, Attempt(self.rules, self.delays, exchange, context, record, now).run())
+        shelf = Shelf(self._sink, task, record.generation) if self._sink else None
+        attempt = Attempt(self.rules, self.delays, exchange, context, record, now, shelf)
+        finding = _bounded(task, record, attempt.run())
         if isinstance(finding.outcome, Failed) and finding.outcome.reason == Reason.TIMEOUT:
             self.cancel(task, finding.record, seconds=exchange.seconds_left())
         return finding

@@ -1,13 +1,15 @@
 """Spill: data too large for an item goes to S3, and comes back exactly or not at all.
 
 An object is written before the item that points to it, and its name says whose it is and what is in it:
-`<provider>/<SHA-256 of the task's name>/<generation>/data-<SHA-256 of the object>`. So a late worker overwrites
+`<provider>/<SHA-256 of the task's name>/<generation>/data-<SHA-256 of the object>`; `pages-…` are those of a result
+whose end has not come yet, to which the task's record points (`sink.py`). So a late worker overwrites
 nothing, a repeated write changes nothing, and an object that no item points to (its writer came late, or died) is
 harmless. None is deleted by us: the bucket's lifecycle removes each SPILL_DAYS after it was written, when its item has
 expired.
 """
 
 import base64
+import gzip
 import hashlib
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shared.codec import OWN_DEPTH, Json, carried, loads
 from shared.errors import DataUnavailable, ItemUnreadable, StoreUnavailable
 from shared.logs import facts, log
+from shared.sink import Kept
 from shared.store.item import LINK_ABOVE_BYTES, Item, Spilled, checked, compressed, packed
 from shared.store.rows import inflated, read_whole
 from shared.task import Task
@@ -59,19 +62,20 @@ class Spill:
         if len(body) <= self.spill_bytes and in_answer <= LINK_ABOVE_BYTES:
             return text.decode() if body is text else body
         digest = hashlib.sha256(body).hexdigest()
-        folder = f"{task.provider}/{hashlib.sha256(task.name.encode()).hexdigest()}/{generation}"
-        spilled = Spilled(f"{folder}/data-{digest}", digest, len(body), in_answer, now)
-        with _told_as(StoreUnavailable):
-            self._client().put_object(
-                Bucket=self.bucket,
-                Key=spilled.key,
-                Body=body,
-                ChecksumAlgorithm="SHA256",
-                ChecksumSHA256=_checksum(spilled),
-                ContentType="application/json",
-                ContentEncoding="gzip",
-            )
+        spilled = Spilled(_key(task, generation, f"data-{digest}"), digest, len(body), in_answer, now)
+        self._write(spilled.key, body, digest)
         return asdict(spilled)
+
+    def put(self, task: Task, generation: int, value: Json) -> Kept:
+        """Keep a value for the generation's next attempt (`sink.py`). Raises StoreTooLarge, StoreUnavailable."""
+        body = gzip.compress(checked(value, "data in S3"), 6, mtime=0)
+        kept = Kept(hashlib.sha256(body).hexdigest(), len(body))
+        self._write(_key(task, generation, f"pages-{kept.digest}"), body, kept.digest)
+        return kept
+
+    def get(self, task: Task, generation: int, kept: Kept) -> Json:
+        """The value that was kept. Raises DataUnavailable."""
+        return self._read(_key(task, generation, f"pages-{kept.digest}"), kept.digest, kept.size)
 
     def opened(self, item: Item, now: int) -> Item:
         """The item with its data, or a Link where an answer could not hold it. Raises ItemUnreadable.
@@ -86,7 +90,8 @@ class Spill:
         if self.bucket and item.status != "completed" and now - spilled.stored_at >= keeps_ms:
             return replace(item, data=None)
         try:
-            data = self._link(spilled, now) if spilled.needs_link else self._fetched(spilled)
+            is_link, key = spilled.needs_link, spilled.key
+            data = self._link(spilled, now) if is_link else self._read(key, spilled.digest, spilled.size)
         except DataUnavailable as error:
             if item.status == "completed":
                 raise
@@ -94,22 +99,34 @@ class Spill:
             data = Link()
         return replace(item, data=data)
 
-    def _fetched(self, spilled: Spilled) -> Json:
+    def _write(self, key: str, body: bytes, digest: str) -> None:
+        with _told_as(StoreUnavailable):
+            self._client().put_object(
+                Bucket=self.bucket,
+                Key=key,
+                Body=body,
+                ChecksumAlgorithm="SHA256",
+                ChecksumSHA256=_checksum(digest),
+                ContentType="application/json",
+                ContentEncoding="gzip",
+            )
+
+    def _read(self, key: str, digest: str, size: int) -> Json:
         with _told_as(DataUnavailable):
-            reply = self._client().get_object(Bucket=self.bucket, Key=spilled.key)
+            reply = self._client().get_object(Bucket=self.bucket, Key=key)
             with closing(reply["Body"]) as stream:
-                body = stream.read() if reply["ContentLength"] == spilled.size else b""
+                body = stream.read() if reply["ContentLength"] == size else b""
         with suppress(ValueError):
-            if hashlib.sha256(body).hexdigest() == spilled.digest:
+            if hashlib.sha256(body).hexdigest() == digest:
                 return loads(inflated(body), max_depth=OWN_DEPTH)
-        raise DataUnavailable(f"S3: {spilled.key} is not what was written")
+        raise DataUnavailable(f"S3: {key} is not what was written")
 
     def _link(self, spilled: Spilled, now: int) -> Link:
         """A link to the object, which is there and is what was written."""
         place = {"Bucket": self.bucket, "Key": spilled.key}
         with _told_as(DataUnavailable):
             found = self._client().head_object(**place, ChecksumMode="ENABLED")
-            if (found["ContentLength"], found.get("ChecksumSHA256")) != (spilled.size, _checksum(spilled)):
+            if (found["ContentLength"], found.get("ChecksumSHA256")) != (spilled.size, _checksum(spilled.digest)):
                 raise DataUnavailable(f"S3: {spilled.key} is not what was written")
             url = self._client().generate_presigned_url("get_object", Params=place, ExpiresIn=LINK_SECONDS)
         return Link(url, now + LINK_SECONDS * 1000)
@@ -133,9 +150,13 @@ def _whole(item: Item) -> Item:
         return replace(item, data=None)
 
 
-def _checksum(spilled: Spilled) -> str:
+def _key(task: Task, generation: int, name: str) -> str:
+    return f"{task.provider}/{hashlib.sha256(task.name.encode()).hexdigest()}/{generation}/{name}"
+
+
+def _checksum(digest: str) -> str:
     """The digest as S3 has it."""
-    return base64.b64encode(bytes.fromhex(spilled.digest)).decode()
+    return base64.b64encode(bytes.fromhex(digest)).decode()
 
 
 @contextmanager

@@ -8,12 +8,14 @@ from urllib.parse import parse_qsl
 import pytest
 
 from shared.codec import Json
-from shared.provider import exchange as exchange_module
+from shared.provider import pages as pages_module
 from shared.provider.credentials.credentials import Credentials
-from shared.provider.exchange import MAX_PAGES, Decoded, Exchange
+from shared.provider.envelope import Decoded
+from shared.provider.exchange import Exchange
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.next_page import NextPage
 from shared.provider.language.operation import Operation
+from shared.provider.pages import MAX_PAGES, Cursor, pages
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
 from tests.support.asking import DONE, Secrets, ask, fails, outcome, provider, rules
@@ -217,7 +219,7 @@ def walked(site: Site, wanted: Operation = PAGED, **options: Any) -> list[Decode
     exchange = begun(site.url, **options)
     first = exchange.send(wanted, CONTEXT)
     assert first is not None
-    return list(exchange.pages(wanted, CONTEXT, first, lambda _: None))
+    return list(pages(exchange, wanted, CONTEXT, first, lambda _: None, Cursor()))
 
 
 def test_pages_are_followed_until_there_is_no_next() -> None:
@@ -280,7 +282,7 @@ def test_a_next_link_that_leads_nowhere_new_ends_it(link: Any, reason: str) -> N
 def test_pages_that_go_round_or_on_for_ever_end(monkeypatch: pytest.MonkeyPatch) -> None:
     with Site(paged({"/x": {"next": "/y"}, "/y": {"next": "/x"}})) as site, fails("pages-without-end"):
         walked(site)
-    monkeypatch.setattr(exchange_module, "MAX_PAGES", 3)
+    monkeypatch.setattr(pages_module, "MAX_PAGES", 3)
     with Site(lambda seen: Says(200, {"next": seen.path + "x"})) as site, fails("pages-without-end"):
         walked(site)
     assert len(site.calls) == 3
@@ -311,7 +313,7 @@ def test_pages_on_another_origin_get_no_credentials() -> None:
             exchange = begun("http://a.example", security=[KEY])
             first = exchange.send(PAGED, CONTEXT)
             assert first is not None
-            assert len(list(exchange.pages(PAGED, CONTEXT, first, lambda _: None))) == 2
+            assert len(list(pages(exchange, PAGED, CONTEXT, first, lambda _: None, Cursor()))) == 2
         assert [call.headers["X-Key"] for call in here.calls + there.calls] == ["key", None]
 
 

@@ -15,7 +15,8 @@ from shared.outcome import Completed, Failed
 from shared.provider.provider import idempotency_key
 from shared.provider.wire.transport import Transport
 from shared.reasons import Reason
-from shared.record import Record
+from shared.record import Pages, Record
+from shared.sink import Kept
 from shared.store import Store
 from shared.task import Task
 from shared.work.keeper import record_of
@@ -54,6 +55,7 @@ WHOLE = Record(
     submitted_at=START_MS - 1000, job_at=START_MS - 500, asked_at=START_MS - 200, resubmits=1, polls=4, errors=2,
     attempts=9, reason="http", unauthorized_at=START_MS - 100, saved="0123456789abcdef", confirmed_at=START_MS - 50,
     result='{"a":1}', news=3,
+    pages=Pages(next="http://a.example/?page=3", kept=(Kept("0" * 64, 7),), count=2, size=20, starts=("mark",), most=2),
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ PUT, GET = {"s3:PutObject on SpillBucket.Arn/*"}, {"s3:GetObject on SpillBucket.
 OWN = {
     "Enqueue": ITEM | PUT | GET | {"dynamodb:BatchGetItem on Table.Arn"},
     "Status": GET | {"dynamodb:GetItem on Table.Arn"},
-    "Process": ITEM | PUT | {"lambda:InvokeFunction on ProcessFunction.Arn"},
+    "Process": ITEM | PUT | GET | {"lambda:InvokeFunction on ProcessFunction.Arn"},
     "Reconcile": {"dynamodb:GetItem on Table.Arn", "dynamodb:Query on Table.Arn/index/open"},
     "Callback": ITEM | PUT,
     "Notify": STREAM | {"sqs:SendMessage on NotifyDeadLetters.Arn"},

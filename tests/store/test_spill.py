@@ -235,6 +235,29 @@ def test_whatever_a_provider_may_answer_fits() -> None:
 
 
 @pytest.mark.promise("large", "an object is named after its content: nothing is overwritten or stored twice")
+@pytest.mark.parametrize("value", [[], [1, {"a": None}], [NOISE], ["x" * 100_000]])
+def test_what_is_kept_for_the_next_attempt_comes_back_and_belongs_to_one_generation(
+    spill: Spill, s3: Any, value: Json
+) -> None:
+    kept = spill.put(TASK, 7, value)
+    assert spill.get(TASK, 7, kept) == value
+    [there] = s3.list_objects_v2(Bucket=BUCKET)["Contents"]
+    folder = hashlib.sha256(TASK.name.encode()).hexdigest()
+    assert there["Key"] == f"example/{folder}/7/pages-{kept.digest}"
+    assert there["Size"] == kept.size
+    with pytest.raises(DataUnavailable):
+        spill.get(TASK, 8, kept)
+
+
+def test_what_is_kept_comes_back_exactly_or_not_at_all(spill: Spill, s3: Any) -> None:
+    kept = spill.put(TASK, 7, [1])
+    [there] = s3.list_objects_v2(Bucket=BUCKET)["Contents"]
+    for body in (gzip.compress(b"[2]", mtime=0), b"", b"[1]"):
+        s3.put_object(Bucket=BUCKET, Key=there["Key"], Body=body)
+        with pytest.raises(DataUnavailable):
+            spill.get(TASK, 7, kept)
+
+
 def test_a_late_worker_of_an_older_generation_overwrites_nothing(shelf: Shelf) -> None:
     old = shelf.begin()
     shelf.store.cancel(TASK, old.generation, shelf.clock())

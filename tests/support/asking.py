@@ -17,6 +17,7 @@ from shared.provider.language.faults import faults
 from shared.provider.language.rules import Rules
 from shared.provider.wire.transport import Transport
 from shared.record import Record
+from shared.sink import Sink
 from shared.task import Task
 from tests.support.clock import START_MS
 
@@ -68,11 +69,12 @@ def provider(
     secrets: Callable[..., str] | None = None,
     transport: Transport | None = None,
     callback_url: Callable[[Task, int, int], str] | None = None,
+    sink: Sink | None = None,
 ) -> Provider:
     """A provider at work, its jitter seeded."""
     transport = transport or Transport(4)
     credentials = Credentials(rules.security, secrets or Secrets(), transport)
-    return Provider(rules, transport, credentials, random.Random(1), callback_url=callback_url)
+    return Provider(rules, transport, credentials, random.Random(1), callback_url=callback_url, sink=sink)
 
 
 def record(**fields: Any) -> Record:

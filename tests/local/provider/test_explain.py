@@ -32,6 +32,10 @@ def test_check_says_what_a_file_will_do(write: Write, call: Call) -> None:
             "After success it fetches GET ${response.body.files}, then fetches GET ${response.body.link} as csv with "
             "every page that body.next leads to."
         ),
+        (
+            "Amid pages it waits where a 429 or 503 says for how long and the attempt has the time; else the next one "
+            "goes on at the same page, or without SPILL_BUCKET begins at the first, until there are too many errors."
+        ),
         "The data is body.data of the last reply.",
         "While it runs, body.rows is shown as partial data.",
         "Its progress is body.percent.",
