@@ -100,7 +100,8 @@ def flushed(world: World) -> None:
 POST = rest("POST", "/tasks", {"provider": "job", "name": NAME})
 AGAIN = rest("POST", "/tasks", {"provider": "job", "name": NAME}, {"Cache-Control": "no-cache"})
 CALLED = {"CALLBACK_URL": "https://api.example.com", "CALLBACK_SECRET": "env:KEY", "KEY": "ours", "HOOK": "theirs"}
-SIGNED = {"callback": {"signature": {"header": "X-Signature", "secret": "env:HOOK"}}}
+SIGNED = {"callback": {"signature": {"scheme": "stripe", "header": "X-Signature", "secret": "env:HOOK"}}}
+UNDATED = {"callback": {"signature": {"header": "X-Signature", "secret": "env:HOOK", "prefix": "body="}}}
 
 
 def called(**payload: object) -> Callable[[World], Event]:
@@ -111,8 +112,11 @@ def called(**payload: object) -> Callable[[World], Event]:
         urls = CallbackUrls("", "env:KEY", lambda *_, **__: CALLED["KEY"])
         resubmits = int(item["attempt"]["M"]["resubmits"]["N"]) if "attempt" in item else 0
         path = urls.url(Task("job", NAME), int(item["generation"]["N"]), resubmits)
-        signature = hmac.new(CALLED["HOOK"].encode(), body.encode(), "sha256").hexdigest()
-        return rest("POST", path, body, {"X-Signature": signature})
+        at = int(item["updated_at"]["N"]) + 1
+        dated, undated = (
+            hmac.digest(CALLED["HOOK"].encode(), f"{text}{body}".encode(), "sha256").hex() for text in (f"{at}.", "")
+        )
+        return rest("POST", path, body, {"X-Signature": f"t={at},v1={dated},body={undated}"})
 
     return event
 
@@ -155,6 +159,7 @@ CASES = (
     Case("signed success", "callback", END, SUCCESS, due, file=SIGNED),
     Case("signed failure", "callback", END, FAILURE, due, ends="failed", ends_else="completed", file=SIGNED),
     Case("signed news", "callback", "GetItem UpdateItem", NEWS, due, file=SIGNED),
+    Case("signed news without an instant", "callback", "GetItem look hasten", NEWS, due, file=UNDATED),
     Case("unsigned", "callback", "GetItem look hasten", called(status="completed", data="forged"), post),
 )
 KILLS = [
