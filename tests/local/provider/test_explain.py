@@ -72,6 +72,18 @@ def rate(requests: int, seconds: int) -> dict[str, Json]:
             {"submit": HOOKED, "callback": PREFIXED},
             "It may call back: what it signs (hmac-sha256 as sha256=… in X-S, with the key env:K) is believed",
         ),
+        (
+            {"submit": HOOKED, "callback": PREFIXED},
+            "Callbacks do not say when they were signed, so they replace no partial data or outputs; polls do.",
+        ),
+        (
+            {"submit": HOOKED, "callback": {"signature": {"scheme": "stripe", "secret": ["env:K", "env:L"]}}},
+            "as v1=… in Stripe-Signature, with the key env:K or env:L, over ${timestamp}.${body}) is believed",
+        ),
+        (
+            {"submit": HOOKED, "callback": {"signature": {"scheme": "slack", "secret": "env:K"}}},
+            "A callback that was signed more than 5 min before or after it comes is refused.",
+        ),
         ({"submit": HOOKED}, "It may call back: unsigned, so the task is only asked about sooner."),
         ({"polling": {"maxWaitTime": 600}}, "It fails with timeout 10 min after its first submit."),
         (

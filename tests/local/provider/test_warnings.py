@@ -17,6 +17,14 @@ def test_a_signature_without_a_url_to_call_back_is_a_warning(write: Write, call:
     assert not any("$.callback" in warning for warning in call.warnings)
 
 
+def test_acceptors_by_status_alone_are_a_warning_where_callbacks_are_to_be_believed(write: Write, call: Call) -> None:
+    by_status = {"state": "success", "matcher": "status", "expected": 200}
+    call("check", write(callback=SIGNED, submit=HOOKED, acceptors=[PENDING | {"expected": 202}, by_status]))
+    assert any(one.startswith("$.callback: every acceptor is about the status") for one in call.warnings)
+    call("check", write(submit=HOOKED, acceptors=[by_status]))
+    assert not any("$.callback" in warning for warning in call.warnings)
+
+
 def test_a_submit_without_an_idempotency_key_is_a_warning_that_knows_first_answer(write: Write, call: Call) -> None:
     keyless = {"method": "POST", "url": "/jobs", "outputs": {"id": "body.id"}}
     assert call("check", write(submit=keyless, firstAnswer=12)) == 0
