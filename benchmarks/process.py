@@ -133,10 +133,10 @@ def context() -> Any:
 
 
 @contextmanager
-def surroundings(server: RedisServer) -> Iterator[dict[str, str]]:
-    """The provider and DynamoDB; the environment variables that lead there."""
+def surroundings(server: RedisServer, body: str = BODY) -> Iterator[dict[str, str]]:
+    """The provider, which answers so, and DynamoDB; the environment variables that lead there."""
     with (
-        Stub(BODY, 0.5) as provider,
+        Stub(body, 0.5) as provider,
         Stub("{}", WRITE_SECONDS) as dynamodb,
         tempfile.TemporaryDirectory(prefix="meanwhile-providers-") as folder,
     ):

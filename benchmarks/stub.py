@@ -7,6 +7,7 @@ import asyncio
 import re
 import sys
 from email.utils import formatdate
+from pathlib import Path
 
 from benchmarks.aside import Aside, serve
 
@@ -14,7 +15,7 @@ SECONDS = re.compile(rb"[?&]seconds=([\d.]+)")
 
 
 class Stub(Aside):
-    """The server. `seconds` is how long an answer takes."""
+    """The server. `seconds` is how long an answer takes; `@path` as the body is that file's text."""
 
     def __init__(self, body: str, seconds: float) -> None:
         super().__init__("benchmarks.stub", body, str(seconds))
@@ -22,6 +23,7 @@ class Stub(Aside):
 
 async def main(body: str, seconds: float) -> None:
     """Serve."""
+    body = Path(body[1:]).read_text() if body.startswith("@") else body
     start = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nDate: "
 
     async def answer(head: bytes, _: bytes) -> bytes:

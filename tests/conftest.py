@@ -24,6 +24,7 @@ from local.servers.redis_cluster import cluster_of
 from local.servers.redis_server import Kind, RedisServer
 from local.servers.third_party import ThirdParty
 from shared import aws, wiring
+from shared.provider.wire.room import ROOM
 from shared.queue import Queue
 from shared.queue.client import client_of
 from shared.settings import Settings
@@ -94,8 +95,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def fresh_wiring() -> Iterator[None]:
-    """Nothing that was made once lives longer than a test."""
+    """Nothing that was made once lives longer than a test, and no test keeps the room of large answers."""
     yield
+    ROOM.leave()
     for made in [*vars(wiring).values(), *vars(aws).values()]:
         if hasattr(made, "cache_clear"):
             made.cache_clear()

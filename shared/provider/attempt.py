@@ -216,6 +216,8 @@ class Attempt:
 
     def unanswered(self, error: TransportError) -> Finding:
         """A retry; what the token endpoint says of it is kept with the end, and its hint is a pause for all."""
+        if error.reason is Reason.NO_ROOM:
+            return self.delays.postponed(self.record, self.now, error.reason)
         hint = None if error.hint_seconds is None else self.rules.polling.bounded(error.hint_seconds)
         said = str(error) if error.reason is Reason.TOKEN else None
         return self.delays.retry(self.record, self.now, error.reason, hint, said, hint or 0)

@@ -62,6 +62,11 @@ class Delays:
         outcome = Failed(Reason.TIMEOUT, None, pause) if delay is None else Retry(delay, reason, pause)
         return Finding(outcome, record)
 
+    def postponed(self, record: Record, now: int, reason: Reason) -> Finding:
+        """After an attempt that came to nothing for a reason of our own: another try, and no error counts."""
+        delay = self.rules.polling.after_error(1, self.random, self._left(record, now))
+        return Finding(TIMEOUT if delay is None else Retry(delay, reason), replace(record, reason=reason))
+
     def health(self, findings: Mapping[str, Finding]) -> Health:
         """What the attempts about the tasks of these names found of the provider itself, for all workers.
 

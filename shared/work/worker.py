@@ -16,6 +16,7 @@ from shared.logs import facts, log
 from shared.outcome import Completed, Failed, Pending
 from shared.provider import Finding
 from shared.provider.wire.message import Reply
+from shared.provider.wire.room import ROOM
 from shared.queue import Claimed, Hold
 from shared.reasons import Reason
 from shared.record import Record
@@ -47,7 +48,7 @@ class Worker:
         """All that is to do for one task, held since then, but to move it in the queue; raises nothing."""
         turn = Turn(claimed.hold, since, since.monotonic + self.parts.settings.attempt_seconds)
         try:
-            return self._work(claimed, turn)
+            return _let_go(self._work(claimed, turn))
         except StoreUnavailable as error:
             log.warning("store unavailable", extra=facts(turn.hold) | {"reason": str(error)})
             away = isinstance(error, StoreUnreachable)
@@ -70,8 +71,11 @@ class Worker:
                 return self.keeper.ended(hold, item, record)
             record = resumed(record, item)
         seconds = turn.seconds_left(self.keeper.monotonic())
-        finding = provider.attempt(hold.task, record, now=self.parts.clock(), seconds=seconds)
-        return self.keeper.keep(turn, record, finding)
+        try:
+            finding = provider.attempt(hold.task, record, now=self.parts.clock(), seconds=seconds)
+            return self.keeper.keep(turn, record, finding)
+        finally:
+            ROOM.leave()
 
     def say_finished(self, settlement: Settlement) -> None:
         """Keep in the item that this attempt has ended, though Redis could not be told; raises nothing."""
@@ -163,6 +167,12 @@ class Worker:
         except Exception:
             log.exception("attempt broke twice", extra=facts(turn.hold))
             return Settlement(turn.hold, delay_seconds=self.keeper.spread(turn.hold, UNREADABLE_SECONDS))
+
+
+def _let_go(settlement: Settlement) -> Settlement:
+    """The same without its data, which are stored: it may wait with many others to be settled."""
+    is_stored = settlement.becomes == "completed" and isinstance(settlement.outcome, Completed)
+    return replace(settlement, outcome=Completed(None)) if is_stored else settlement
 
 
 def _differing(before: Record, after: Record) -> dict[str, Any]:

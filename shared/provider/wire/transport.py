@@ -17,6 +17,7 @@ from shared.provider.wire.connection import Adapter, Watchdog
 from shared.provider.wire.link import abroad
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, joined, origin_of
+from shared.provider.wire.room import ROOM, SMALL_BYTES
 from shared.reasons import Reason
 
 _TOO_LARGE = f"the reply is larger than {MAX_RESPONSE_BYTES} bytes"
@@ -108,6 +109,7 @@ class Transport:
         raise failure  # neither from theirs nor in its context: their texts hold URLs and headers, and so secrets
 
     def _read(self, call: Call, seconds: float) -> Reply:
+        end = self._clock() + seconds
         headers, body = _encoded(call)
         if not all(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(headers[name]) for name in headers):
             raise TransportError("a header cannot be sent", reason=Reason.INVALID_REQUEST)
@@ -118,10 +120,13 @@ class Transport:
             headers = {name: _as_utf8(value) for name, value in response.headers.lower_items()}
             coding, content = headers.get("content-encoding", ""), bytearray()
             for chunk in response.raw.stream(65536, decode_content=False):
+                ROOM.take(len(chunk), end - self._clock())
                 content += chunk
                 if len(content) > MAX_RESPONSE_BYTES and not coding:  # else the watchdog counts
                     raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
             try:
+                if coding and (size := len(unpacked(bytes(content), coding, SMALL_BYTES))) > len(content):
+                    ROOM.take(size, end - self._clock())
                 body, unreadable = unpacked(bytes(content), coding, MAX_RESPONSE_BYTES), ""
             except ValueError as error:
                 body, unreadable = b"", str(error)
