@@ -341,6 +341,14 @@ def test_headers_that_are_only_odd_hurt_no_reply(head: bytes) -> None:
         assert site.connections == 1
 
 
+def test_what_urllib3_itself_finds_wrong_with_a_reply_is_not_the_requests_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection._Response, "frame", lambda _: None)  # it raises InvalidHeader, as for a bad request
+    with Wire(saying(OK + b"Content-Length: 1, 2\r\n\r\ntrue")) as wire:
+        assert reason(wire.url) == "transport"
+
+
 def test_many_headers_and_long_ones_are_taken() -> None:
     many = "".join(f"X-{i}: y\r\n" for i in range(900)).encode() + b"X-Long: " + b"y" * 200_000 + b"\r\n"
     with Site(lambda _: OK + many + b"Content-Length: 4\r\n\r\ntrue") as site:
