@@ -59,7 +59,7 @@ def _repeated_submit(rules: Rules, settings: Settings) -> Iterator[str]:
 def _callback(rules: Rules, settings: Settings) -> Iterator[str]:
     if rules.callback.signature and not rules.calls_back:
         yield "$.callback: no submit gives ${callback.url} away, so nobody calls back"
-    judging = (one for one in rules.acceptors if one.on & {"poll", *(() if rules.poll else ("submit",))})
+    judging = (one for one in rules.acceptors if one.stages & {"poll", *(() if rules.poll else ("submit",))})
     if rules.callback.signature and rules.calls_back and all(one.matcher == "status" for one in judging):
         yield "$.callback: every acceptor is about the status, which a callback has not, so callbacks end no task"
     needed = {"CALLBACK_URL": settings.callback_url, "CALLBACK_SECRET": settings.callback_secret}
