@@ -118,10 +118,16 @@ class Gathered:
             return record
         return replace(record, pages=pages, errors=0 if cursor.count > before.most else record.errors)
 
-    def whole(self) -> list[Json]:
-        """All items, in order. Raises DataUnavailable."""
-        earlier = [self.shelf.get(one) for one in self.pages.kept] if self.shelf else []
-        return [item for items in [*earlier, self.items] for item in items]
+    def whole(self, seconds_left: Callable[[], float]) -> list[Json] | None:
+        """All items, in order; None when there is no time to read the earlier ones. Raises DataUnavailable."""
+        items: list[Json] = []
+        for one in self.pages.kept:
+            if self.shelf is None:
+                raise DataUnavailable("S3: SPILL_BUCKET names no bucket any more")
+            if seconds_left() <= 0:
+                return None
+            items += self.shelf.get(one)
+        return items + self.items
 
 
 def anew(record: Record) -> Record:
@@ -155,13 +161,17 @@ def gathered(attempt: Asking, operation: Operation, context: dict[str, Json], re
             attempt, found, pages(attempt.exchange, operation, context, reply, attempt.keep, found.cursor)
         ):
             return ended
-        return Finding(Completed(found.whole()), attempt.record)
     except TransportError as error:
         if Trait.HOPELESS not in error.reason.traits:
             before, attempt.record = attempt.record, found.kept(attempt.record)
             if error.reason is Reason.DEADLINE and attempt.record.pages is not before.pages:
                 return attempt.delays.retry(attempt.record, attempt.now, Reason.MORE_PAGES)
         return attempt.broken(error)
+    try:
+        data = found.whole(attempt.exchange.seconds_left)
+        if data is None:
+            return attempt.delays.retry(attempt.record, attempt.now, Reason.MORE_PAGES)
+        return Finding(Completed(data), attempt.record)
     except DataUnavailable:
         attempt.record = anew(attempt.record)
         return attempt.delays.retry(attempt.record, attempt.now, Reason.LOST_PAGES)
@@ -214,10 +224,11 @@ def _gather(attempt: Asking, found: Gathered, asked: Generator[Decoded, bool | N
             if verdict == "retry" and _waited(attempt, page):
                 page = asked.send(True)
                 continue
-            if verdict == "failure" and acceptor is None and found.is_stuck:  # its link may have expired
+            renews = page.refused and acceptor is None  # the next attempt comes with another token
+            if verdict == "failure" and acceptor is None and found.is_stuck and not renews:  # its link may have expired
                 attempt.record = anew(attempt.record)
                 return attempt.retry(Reason.LOST_PAGES, page)
-            if verdict in ("retry", "pending"):
+            if verdict in ("retry", "pending") or renews:
                 attempt.record = found.kept(attempt.record)
             if verdict != "success":
                 return attempt.concluded(verdict, acceptor, page, "result")

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shared.codec import Json, dumps
 from shared.errors import DataUnavailable, StoreUnavailable
@@ -13,7 +14,7 @@ from shared.provider import pages as module
 from shared.record import Pages, Record
 from shared.sink import Kept
 from shared.task import Task
-from tests.support.asking import DONE, NO_JITTER, TASK, outcome, provider, rules, submitted
+from tests.support.asking import DONE, NO_JITTER, TASK, Secrets, outcome, provider, rules, submitted
 from tests.support.clock import START_MS
 from tests.support.servers import Cut, Says, Seen, Site
 
@@ -191,6 +192,51 @@ def test_a_kept_link_that_has_expired_begins_at_the_first_page_but_not_for_ever(
     assert outcome(found[1])["reason"] == "lost-pages"
     assert found[1].record.pages == Pages(most=5)
     assert outcome(found[-1])["reason"] == "too-many-errors"
+
+
+def test_earlier_pages_are_read_only_while_the_attempt_has_time() -> None:
+    api = Api(5)
+    time = Time(api)
+
+    class Slow(Memory):
+        def get(self, task: Task, generation: int, kept: Kept) -> Json:
+            time.now += 30
+            return super().get(task, generation, kept)
+
+    with Site(api) as site:
+        asked = asking(site, Slow(), time)
+        first = attempts(asked, api, most=1)[-1]
+        assert first.record.pages
+        half = structs.replace(first.record.pages, kept=first.record.pages.kept * 2)
+        api.reset()
+        known = structs.replace(first.record, pages=half)
+        found = asked.attempt(TASK, known, now=START_MS, seconds=20)
+    assert outcome(found)["reason"] == "more-pages"
+    assert (found.record.pages, found.record.errors) == (half, 2)
+
+
+def test_a_token_that_expires_amid_pages_loses_none() -> None:
+    api = Api(5, Says(401))
+    oauth = {"type": "oauth2", "clientId": "us", "clientSecret": "env:S"}
+
+    def answer(seen: Seen) -> Says | Cut:
+        return Says(200, {"access_token": f"t{api.asked}"}) if seen.path == "/token" else api(seen)
+
+    with Site(answer) as site:
+        file = rules(site.url, **FILE, security=[oauth | {"tokenUrl": site.url + "/token"}])
+        first, second = attempts(provider(file, Secrets({"env:S": "secret"}), sink=Memory()), api)
+    assert outcome(first)["reason"] == "unauthorized"
+    assert second.outcome == Completed([n for [n] in ALL])
+    assert api.pages == list(range(1, 9))
+
+
+def test_a_deployment_that_has_lost_its_bucket_makes_no_half_result() -> None:
+    api = Api(5)
+    with Site(api) as site:
+        [first] = attempts(asking(site, Memory()), api, most=1)
+        api.reset()
+        found = asking(site).attempt(TASK, first.record, now=START_MS, seconds=20)
+    assert outcome(found)["reason"] == "lost-pages"
 
 
 def test_pages_that_go_round_end_the_task_though_no_attempt_sees_the_whole_circle() -> None:
