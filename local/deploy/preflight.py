@@ -47,7 +47,7 @@ def _kept(name: str, there: Mapping[str, str] | None, told: Mapping[str, str]) -
     if there is None:
         return not_checked(about, "cannot be seen from here; it keeps what samconfig.toml does not give")
     usual = samconfig.parameters({})
-    kept = sorted(one for one in there.keys() - told.keys() if there[one] != usual.get(one))
+    kept = sorted(one for one in (there.keys() & usual.keys()) - told.keys() if there[one] != usual[one])
     return ok(
         about, f"keeps {', '.join(kept)}, not given in samconfig.toml" if kept else "samconfig.toml gives all there is"
     )
