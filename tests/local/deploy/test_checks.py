@@ -119,7 +119,7 @@ SECURITY = [
     {"type": "oauth2", "tokenUrl": "https://a.example/t", "clientId": "me", "clientSecret": "secretsmanager:acme#key"},
     {"type": "apiKey", "in": "header", "name": "X-Key", "secret": "env:ACME_KEY"},
 ]
-SIGNED = {"signature": {"header": "X-Signature", "secret": "ssm:/acme/signature"}}
+SIGNED = {"signature": {"header": "X-Signature", "secret": ["ssm:/acme/signature", "ssm:/acme/next"]}}
 PARAMETER = "arn:aws:ssm:eu-central-1:123456789012:parameter/acme/token"
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:acme-AbCdEf"
 
@@ -136,9 +136,10 @@ def test_every_secret_that_a_file_names_must_be_granted(wanted: list[Need]) -> N
     assert kept == "CallbackSecretArns"
     assert found == [
         f"provider acme: ssm:/acme/signature is not among {kept}",
+        f"provider acme: ssm:/acme/next is not among {kept}",
         "provider acme: env:ACME_KEY: template.yaml gives the functions no such variable",
     ]
-    assert len(said(grants.findings(wanted, {}))) == 4
+    assert len(said(grants.findings(wanted, {}))) == 5
 
 
 def test_grants_that_suffice_are_ok() -> None:
