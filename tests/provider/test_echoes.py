@@ -91,9 +91,11 @@ def heard(asked: Provider, body: Json) -> Finding | None:
 @pytest.mark.parametrize("status", ["working", "completed", "failed"])
 def test_what_the_callback_function_may_read_is_hidden_in_what_a_callback_says(status: str) -> None:
     """C32: the key that signs and the token in the URL; of what else was used in this environment, that too."""
-    acceptors = [{"state": "success", "expected": "completed"}, {"state": "failure", "expected": "failed"}]
+    states = {"pending": "working", "success": "completed", "failure": "failed"}
+    acceptors = [{"state": state, "expected": word} for state, word in states.items()]
     secrets = known()
-    asked, urls = made("http://api.example", secrets, acceptors=acceptors, data="body.said", error="body.said")
+    said_there = dict.fromkeys(("data", "partial", "error"), "body.said")
+    asked, urls = made("http://api.example", secrets, acceptors=acceptors, **said_there)
     secrets.values = {name: value for name, value in secrets.values.items() if name in ("env:KEY", "env:URLS")}
     found = heard(asked, {"status": status, "said": echo(urls.url(TASK, 1, 0))})
     assert found is not None
