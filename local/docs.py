@@ -15,6 +15,7 @@ from pathlib import Path
 
 from local import ROOT
 from local.provider.schema import rows, schema
+from local.provider.situations import SITUATIONS
 from local.sam_template import template
 from shared.bounds import BOUNDS
 from shared.provider.language.part import Part
@@ -117,6 +118,11 @@ def promises(section: str, tests: Path = ROOT / "tests") -> str:
     return table(("fault" if section == "faults" else "promise", "held by"), rows)
 
 
+def situations() -> str:
+    """What is played against a provider file, and what follows."""
+    return table(("what happens", "what follows"), ((one.happens, one.follows) for one in SITUATIONS))
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
     "parameters": parameters,
@@ -124,6 +130,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "bounds": bounds,
     "redis-keys": redis_keys,
     "modules": modules,
+    "situations": situations,
     **{f"fields-of-{part.__name__}": partial(fields_of, part) for part in Part.__subclasses__()},
     **{f"promises-{section}": partial(promises, section) for section in PROMISES},
 }

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     MORE_PAGES = "more-pages", "The pages take longer than one attempt; the next goes on where it stopped."
     LOST_PAGES = "lost-pages", "What was kept of earlier pages is no longer there; they are asked for anew."
     NOT_FOUND_GRACE = "not-found-grace", "A 404 so soon after the submit that it may pass.", Trait.NAMED
+    NOT_YET = "not-yet", "A 409 to a key that is in use, a 404 or 409 to a result that is not there.", Trait.REPLY_LOST
     RESUBMIT = "resubmit", "The provider has lost its job; the next attempt submits a new one."
     UNAUTHORIZED = "unauthorized", "A 401; the next attempt comes with a new token."
     SECRET = "secret", "A secret cannot be read, or is not a line of text."

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from msgspec import UNSET
 
 from local.provider.parts import ENVELOPE, expressions, operations
+from local.provider.situations import harms
 from local.provider.texts import doubtful
 from shared.provider.language.expression import Expression
 from shared.provider.language.operation import Operation
@@ -25,6 +26,7 @@ def warnings(rules: Rules, settings: Settings) -> Iterator[str]:
     yield from _acceptors(rules)
     yield from _shadows(rules)
     yield from _empty(rules)
+    yield from harms(rules)
     yield from _polling(rules)
     yield from _servers(rules)
     yield from doubtful(rules)

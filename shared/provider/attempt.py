@@ -155,8 +155,10 @@ class Attempt:
         self.learn(reply)
         if stage != "result":  # the job goes on: the pages of its result may be others then
             self.record = replace(self.record, pages=None)
-        if stage != "result" and rules.poll and self.lacks_output(rules.poll):
-            return Finding(Failed(Reason.MISSING_OUTPUT, rules.error.of(reply.envelope)), self.record)
+        if stage != "result" and rules.poll and (lacking := self.lacking_outputs(rules.poll)):
+            said = rules.error.of(reply.envelope)
+            error = f"no value for {', '.join(lacking)}" if said is None else said
+            return Finding(Failed(Reason.MISSING_OUTPUT, error), self.record)
         finding = self.delays.pending(self.record, self.now, rules.polling.hinted(reply.envelope, self.now))
         word = rules.status.of(reply.envelope)
         if acceptor is None and word is not None and "poll" in self.stages(stage):  # for whoever looks at the task
@@ -194,6 +196,8 @@ class Attempt:
                 return self.delays.retry(record, self.now, Reason.UNAUTHORIZED, 0)
             if status == 404 and stage == "poll" and self.in_grace():
                 return self.retry(Reason.NOT_FOUND_GRACE, reply)
+            if self.is_too_early(status, stage):
+                return self.retry(Reason.NOT_YET, reply)
         message = acceptor.message.of(reply.envelope) if acceptor else None
         error = message if message is not None else rules.error.of(reply.envelope)
         return Finding(Failed(Reason.UPSTREAM, error), replace(self.record, reason=f"HTTP {status}"))
@@ -228,10 +232,20 @@ class Attempt:
         if self.record.outputs is not None:
             self.record = replace(self.record, outputs=reply.envelope["outputs"])
 
-    def lacks_output(self, operation: Operation) -> bool:
-        """Whether a placeholder of the operation refers to an output that has no value."""
+    def lacking_outputs(self, operation: Operation) -> list[str]:
+        """The placeholders of the operation that refer to an output and have no value."""
         lacking = [one for part, one in operation.placed() if part != "url" and one.of(self.context) is None]
-        return any(one.refers_to("outputs") for one in lacking + without_value(operation.url, self.context))
+        lacking += without_value(operation.url, self.context)
+        return [one.text for one in lacking if one.refers_to("outputs")]
+
+    def is_too_early(self, status: int, stage: Stage) -> bool:
+        """Whether this status says no more than that: the submit that carries this key is not over yet (409, as the
+        IETF's draft of Idempotency-Key says), or what a job has made is not there everywhere yet, though it is done.
+        """
+        if stage == "result":
+            return status in (404, 409)
+        is_submit = stage == "submit" or not self.rules.poll
+        return status == 409 and is_submit and self.rules.carries_key
 
     def in_grace(self) -> bool:
         """Whether the job is so young that a provider may not know it yet."""

@@ -151,6 +151,9 @@ def test_a_job_that_cannot_be_asked_after_is_the_end() -> None:
     with Site(Says(202, {"error": "no id"})) as site:
         found = ask(provider(rules(site.url, **POLLED)))
         assert found.outcome == Failed(Reason.MISSING_OUTPUT, "no id")
+        site.answer = Says(202)
+        found = ask(provider(rules(site.url, **POLLED)))
+        assert found.outcome == Failed(Reason.MISSING_OUTPUT, "no value for outputs.id")
 
 
 @pytest.mark.parametrize(("url", "reason", "error"), [
@@ -261,7 +264,7 @@ def test_an_error_with_a_result_asks_after_the_job_again(said: Any, reason: str)
         assert site.paths == ["/jobs/j", "/f"] * 2
 
 
-@pytest.mark.parametrize("status", [403, 404, 410])
+@pytest.mark.parametrize("status", [403, 410])
 def test_a_link_that_has_expired_elsewhere_is_asked_for_again_and_one_of_the_provider_is_the_end(status: int) -> None:
     with Site(Says(status, {"error": "gone"})) as there, Site() as here:
         hosts = {"a.example": (PUBLIC, here), "b.example": (ELSEWHERE, there)}
@@ -318,9 +321,9 @@ def test_the_pages_of_a_result_are_joined() -> None:
 
 @pytest.mark.parametrize(("page", "kind", "reason"), [
     (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"), (Says(503), "retry", "http"),
-    (Says(404, {"error": "gone"}), "failed", "upstream"), (Says(200, "<html>"), "retry", "undecodable"),
+    (Says(410, {"error": "gone"}), "failed", "upstream"), (Says(404), "retry", "not-yet"),
     (Says(200, {"data": None}), "retry", "no-data"), (Says(200, {"message": "busy"}), "retry", "no-data"),
-    (Says(206, {"data": [2]}), "retry", "undecodable"),
+    (Says(206, {"data": [2]}), "retry", "undecodable"), (Says(200, "<html>"), "retry", "undecodable"),
     (Says(200, {"data": [2], "next": "/f1"}), "failed", "pages-without-end"),
     (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "failed", "refused-target"),
     (Says(200, {"data": [2], "next": "ftp://a.example/"}), "retry", "expired-link"),
@@ -339,7 +342,36 @@ def test_a_page_that_is_still_being_made_is_pending() -> None:
         assert outcome(paged(site, PAGE_ONE, Says(202, {"data": [2]})))["is"] == "pending"
 
 
-# --- failure, grace, resubmit
+# --- failure, too early, grace, resubmit
+
+
+CONFLICT = {"state": "failure", "matcher": "status", "expected": 409, "on": ["submit"]}
+KEYED = POLLED["submit"] | {"headers": {"Idempotency-Key": "${task.id}"}}
+
+
+@pytest.mark.parametrize(("file", "reason"), [
+    ({"submit": KEYED}, "not-yet"), ({"submit": KEYED, "poll": None}, "not-yet"), ({}, "upstream"),
+    ({"submit": POLLED["submit"] | {"body": {"key": "${join('-', [task.id, 'a'])}"}}}, "not-yet"),
+    ({"submit": [{"url": "/auth"}, KEYED]}, "not-yet"),
+    ({"submit": POLLED["submit"] | {"body": "${task.name}"}}, "upstream"),
+    ({"submit": KEYED, "acceptors": [CONFLICT]}, "upstream"),
+], ids=str)  # fmt: skip
+def test_a_key_in_use_says_that_the_submit_before_is_not_over(file: Any, reason: str) -> None:
+    said = {key: value for key, value in (POLLED | file).items() if value is not None}
+    with Site(answering({"/auth": Says(200, {}), "/jobs": Says(409, {"error": "in use"})})) as site:
+        assert outcome(ask(provider(rules(site.url, **said))))["reason"] == reason
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_a_result_that_is_not_there_yet_is_asked_for_again_and_a_poll_that_conflicts_is_the_end(status: int) -> None:
+    file = POLLED | {"submit": KEYED, "result": {"url": "/f"}}
+    with Site(answering({"/jobs/j": Says(409)})) as site:
+        assert outcome(ask(provider(rules(site.url, **file)), submitted()))["reason"] == "upstream"
+        site.answer = answering({"/jobs/j": Says(200, {"status": "completed"}), "/f": Says(status)})
+        first = ask(provider(rules(site.url, **file)), submitted())
+        assert (outcome(first)["is"], outcome(first)["reason"]) == ("retry", "not-yet")
+        site.answer = answering({"/jobs/j": Says(200, {"status": "completed"}), "/f": Says(200, {"a": 1})})
+        assert ask(provider(rules(site.url, **file)), first.record).outcome == Completed({"a": 1})
 
 
 @pytest.mark.parametrize(("submit", "reason"), [

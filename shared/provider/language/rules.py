@@ -134,6 +134,12 @@ class Rules(Part, frozen=True, kw_only=True):
         return any(expression.refers_to("callback") for one in self.submit_steps for _, expression in one.placed())
 
     @property
+    def carries_key(self) -> bool:
+        """Whether a submit carries the idempotency key, `${task.id}`."""
+        placed = (one for step in self.submit_steps for _, one in step.placed())
+        return any(("task", "id") in one.references for one in placed)
+
+    @property
     def asks_again(self) -> Operation:
         """The operation that asks after a job: poll, or the last submit operation where the file has no poll."""
         return self.poll or self.submit_steps[-1]
