@@ -151,7 +151,7 @@ def test_a_job_that_cannot_be_asked_after_is_the_end() -> None:
     with Site(Says(202, {"error": "no id"})) as site:
         found = ask(provider(rules(site.url, **POLLED)))
         assert found.outcome == Failed(Reason.MISSING_OUTPUT, "no id")
-        site.answer = Says(202)
+        site.answer = answering({"/jobs": Says(202)})
         found = ask(provider(rules(site.url, **POLLED)))
         assert found.outcome == Failed(Reason.MISSING_OUTPUT, "no value for outputs.id")
 
