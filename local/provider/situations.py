@@ -1,7 +1,7 @@
 """What an API may well answer beside the usual: each situation is played against a provider file by the real client."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from msgspec import structs
@@ -88,7 +88,13 @@ def _any_word(rules: Rules) -> Iterator[Mend]:
 
 
 def _early(rules: Rules, _: Usual) -> Script | None:
-    return {tag: [_refused(404), _refused(409)] for tag in _sent(rules)[-1:]} or None
+    building = replace(_refused(202), body=b'{"status": "building"}')
+    return {tag: [_refused(404), _refused(409), building] for tag in _sent(rules)[-1:]} or None
+
+
+def _empty(rules: Rules, _: Usual) -> Script:
+    said = replace(_refused(200), body=b"")
+    return {tag: [said] for tag in ["poll", *_sent(rules)[-1:]]}
 
 
 def _sent(rules: Rules) -> list[str]:
@@ -147,7 +153,8 @@ SITUATIONS = (
         "retry, within `notFoundGrace`",
         _not_known_yet,
     ),
-    Situation("the result is answered 404 or 409, as it is not there yet", "retry: poll again", _early),
+    Situation("the result is answered 404, 409 or 202, as it is not there yet", "retry or pending", _early),
+    Situation("a poll or the result is answered 200 with nothing", "pending, or retry (no-data)", _empty),
     Situation("each request is once not answered in time", "retry, a submit with the same key", _late),
     Situation("replies to polls have no link or id any more", "pending; those from before are kept", _no_location),
     Situation("links are relative", "they lead to the same server", _relative),
