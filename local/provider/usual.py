@@ -1,5 +1,6 @@
 """Replies made up from a provider file: what an API says that does just as the file expects."""
 
+import copy
 import json
 from dataclasses import dataclass
 
@@ -121,7 +122,11 @@ class Usual:
     def _with_data(self, envelope: dict[str, Json]) -> None:
         last = self.rules.result_steps[-1:]
         is_list = any(one.next is not ABSENT for one in last)
-        plant(self.rules.data, ["whole"] if is_list else "whole", envelope)
+        bare = copy.deepcopy(envelope)
+        plant(self.rules.data, value := ["whole"] if is_list else "whole", envelope)
+        if not self.rules.satisfied(envelope, value) and plant(self.rules.require, "whole", bare):
+            envelope["body"], envelope["headers"] = bare["body"], bare["headers"]
+            plant(self.rules.data, value, envelope)
 
 
 def _envelope(status: int) -> dict[str, Json]:

@@ -52,6 +52,12 @@ def test_nearly_every_file_of_the_library_can_be_played() -> None:
     assert sorted(name for name, completed in played.items() if not completed) == UNPLAYED
 
 
+def test_what_a_success_must_have_is_played_too() -> None:
+    file = JOB | {"require": "body.rows", "data": "body"}
+    assert all(survives(Rules.from_json(file), one) in (True, None) for one in SITUATIONS)
+    assert survives(Rules.from_json(file), SITUATIONS[0])
+
+
 @pytest.mark.parametrize(("changes", "happens"), [
     (LOCATION | {"acceptors": [
         {"state": "pending", "matcher": "status", "expected": 202},
