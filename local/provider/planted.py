@@ -58,6 +58,7 @@ def _joined(*nodes: Json) -> list[str | int] | None:
     return None if None in parts else [step for steps in parts if steps is not None for step in steps]
 
 
+_OF_TYPE: dict[str, Json] = {"object": {"played": "whole"}, "array": ["whole"], "string": "whole"}
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "gte", "gte": "lt", "gt": "lte", "lte": "gt"}
 
 
@@ -65,6 +66,8 @@ def _compare(sign: str, left: Json, right: Json, root: dict[str, Json]) -> bool:
     if left["type"] == "literal" or right["type"] != "literal":
         return False
     known = right["value"]
+    if (left["type"], left.get("value"), sign) == ("function_expression", "type", "eq") and known in _OF_TYPE:
+        return _put(left["children"][0], _OF_TYPE[known], root)
     if sign in ("eq", "gte", "lte"):
         return known is None or _put(left, known, root)
     if sign == "ne":

@@ -124,7 +124,9 @@ class Usual:
         is_list = any(one.next is not ABSENT for one in last)
         bare = copy.deepcopy(envelope)
         plant(self.rules.data, value := ["whole"] if is_list else "whole", envelope)
-        if not self.rules.satisfied(envelope, value) and plant(self.rules.require, "whole", bare):
+        if not self.rules.satisfied(envelope, value) and any(
+            plant(self.rules.require, one, bare) for one in ("whole", True)
+        ):
             envelope["body"], envelope["headers"] = bare["body"], bare["headers"]
             plant(self.rules.data, value, envelope)
 

@@ -98,7 +98,8 @@ def test_nothing_is_said_of_files_that_are_well_or_that_nobody_can_judge(changes
     ("body.a.b", "x"), ("body.a[1].b", "x"), ("body.a || headers.b", "x"), ("headers.location", "/l"), ("body", "x"),
     ('body."a-b"', 5), ("body.a && body.b", True), ("body.a == 'x'", True), ("body.a != `null`", True),
     ("body.a > `3`", True), ("body.a < `3`", True), ("body.a >= `3` && body.a", 3), ("body.a[].b | [0]", "x"),
-    ("to_string(body.a)", "x"), ("body.done && body.error != `null`", True), ("body.a != 'x'", True),
+    ("to_string(body.a)", "x"), ("type(body.a) == 'object'", True),
+    ("body.done && body.error != `null`", True), ("body.a != 'x'", True),
 ])  # fmt: skip
 def test_what_an_expression_looks_for_is_planted(text: str, value: Json) -> None:
     envelope: dict[str, Json] = {"statusCode": 200, "headers": {}, "body": None}
