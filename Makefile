@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 VENV_SAM ?= .venv-sam
+VENV_API_TEST ?= .venv-api-test
 
 # The first Python 3.13 to be found: Lambda ignores byte code that any other version made.
 PYTHON313 ?= $(shell for python in python3.13 "$$(pyenv prefix "$$(pyenv versions --bare 2>/dev/null | grep '^3\.13\.[0-9]*$$' | tail -n 1)" 2>/dev/null)/bin/python3.13" python3 python; do \
@@ -20,7 +21,7 @@ SAM_LOCAL ?=
 LOCALLY = $(VENV)/bin/python -m local.servers.relay 9001 9003 9004 -- \
 	env $(SAM) local invoke --env-vars local/sam-env.json --add-host host.docker.internal:host-gateway $(SAM_LOCAL)
 
-.PHONY: help demo dev test test-all soak bench bench-peers lint lint-lua docs validate build invoke-enqueue invoke-process invoke-status preflight deploy deploy-cache clean sam architecture python313 always
+.PHONY: help demo dev test test-all soak api-test fuzz bench bench-peers lint lint-lua docs validate build invoke-enqueue invoke-process invoke-status preflight deploy deploy-cache clean sam architecture python313 always
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -44,6 +45,12 @@ $(VENV_SAM)/ready: requirements-sam.txt
 	rm -rf $(VENV_SAM)
 	$(PYTHON) -m venv $(VENV_SAM)
 	$(VENV_SAM)/bin/python -m pip $(INSTALL) -r requirements-sam.txt
+	@touch $@
+
+$(VENV_API_TEST)/ready: requirements-api-test.txt
+	rm -rf $(VENV_API_TEST)
+	$(PYTHON) -m venv $(VENV_API_TEST)
+	$(VENV_API_TEST)/bin/python -m pip $(INSTALL) -r requirements-api-test.txt
 	@touch $@
 
 # SAM in an environment of its own, unless there is one on PATH.
@@ -71,6 +78,13 @@ SECONDS ?= 600
 SEED ?=
 soak: $(VENV)/ready ## everything at once, broken at random; takes SECONDS=600 and SEED=…
 	SECONDS=$(SECONDS) SEED=$(SEED) $(VENV)/bin/python -m tests.soak
+
+api-test: $(VENV)/ready $(VENV_API_TEST)/ready ## schemathesis asks the local stack, by docs/openapi.json; API_TEST="--examples 500 --seed 2"
+	$(VENV)/bin/python -m local.api_test --schemathesis $(VENV_API_TEST)/bin/schemathesis $(API_TEST)
+
+COUNT ?= 50000
+fuzz: $(VENV)/ready ## COUNT=50000 requests and events of every kind against the handlers, each timed
+	$(VENV)/bin/python -m tests.handlers.fuzz $(COUNT)
 
 # Each in processes of its own; what is to be kept goes into benchmarks/results.md.
 bench: $(VENV)/ready ## what it costs, each figure beside its target: some minutes, on a machine with nothing else to do

@@ -14,6 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from local import ROOT
+from local.openapi import description
 from local.provider.schema import rows, schema
 from local.provider.situations import SITUATIONS
 from local.sam_template import template
@@ -136,7 +137,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
 }
 """The maker of each generated part, by its name."""
 FILES: Mapping[str, Callable[[], str]] = {
-    "docs/provider.schema.json": lambda: json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    "docs/openapi.json": lambda: json.dumps(description(), indent=2, ensure_ascii=False) + "\n",
+    "docs/provider.schema.json": lambda: json.dumps(schema(), indent=2, ensure_ascii=False) + "\n",
 }
 """The maker of each file that is generated as a whole, by its path."""
 

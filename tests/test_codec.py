@@ -81,6 +81,12 @@ def test_a_key_that_stands_twice_is_refused_only_where_asked() -> None:
     assert loads('{"a": {"b": 1}, "b": 1}', unique_keys=True) == {"a": {"b": 1}, "b": 1}
 
 
+def test_the_key_that_stands_twice_among_a_hundred_thousand_is_found_in_one_pass() -> None:
+    text = "{" + ",".join(f'"k{i}":{i}' for i in range(100_000)) + ',"k99999":0}'
+    with pytest.raises(ValueError, match="the key 'k99999' stands twice"):  # comparing each with each takes minutes
+        loads(text, unique_keys=True)
+
+
 def test_text_is_compact_and_readable() -> None:
     assert dumps({"a": [1, "Łódź"]}) == '{"a":[1,"Łódź"]}'
 

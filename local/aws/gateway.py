@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
@@ -129,7 +129,11 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.command, self.path, headers, self.rfile.read(size), self.client_address[0])
         self._send(self.server.gateway.answer(request))
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = do_GET  # noqa: N815 - http.server's names
+    def __getattr__(self, name: str) -> Callable[[], None]:
+        """Every method is asked for a route, whatever it is called; http.server looks for `do_METHOD`."""
+        if not name.startswith("do_"):
+            raise AttributeError(name)
+        return self.do_GET
 
     def _send(self, reply: Reply) -> None:
         self.send_response(reply.status)

@@ -103,7 +103,9 @@ def test_everything_needed_is_pinned_with_hashes(file: str, wanted: set[str]) ->
     assert text.count("==") <= text.count("--hash=sha256:")
 
 
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt", "requirements-sam.txt"])
+@pytest.mark.parametrize(
+    "file", ["requirements.txt", "requirements-dev.txt", "requirements-sam.txt", "requirements-api-test.txt"]
+)
 def test_pinned_lists_name_no_index(file: str) -> None:
     assert "://" not in (ROOT / file).read_text(encoding="utf-8")
 
@@ -121,5 +123,17 @@ def test_a_module_is_short_enough_to_read_in_one_go(folders: tuple[str, ...], li
 def test_make_alone_lists_what_there_is_to_type() -> None:
     made = subprocess.run(["make", "-s"], cwd=ROOT, check=True, capture_output=True, text=True)
     listed = set(re.findall(r"^make ([a-z-]+)", made.stdout, re.MULTILINE))
-    wanted = {"demo", "dev", "test", "test-all", "lint", "build", "invoke-enqueue", "invoke-process", "deploy", "clean"}
+    wanted = {
+        "demo",
+        "dev",
+        "test",
+        "test-all",
+        "api-test",
+        "lint",
+        "build",
+        "invoke-enqueue",
+        "invoke-process",
+        "deploy",
+        "clean",
+    }
     assert listed >= wanted

@@ -242,7 +242,10 @@ def test_a_function_without_room_is_answered_as_the_template_says_where_it_can_s
         assert (reply.json()["status"], reply.json()["title"]) == (503, "Service Unavailable")
 
 
-@pytest.mark.parametrize(("method", "target"), [("GET", "/nowhere"), ("PUT", "/tasks"), ("GET", "/tasks/example/")])
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [("GET", "/nowhere"), ("PUT", "/tasks"), ("TRACE", "/tasks"), ("QUERY", "/"), ("GET", "/tasks/example/")],
+)
 def test_a_route_that_is_not_there_has_api_gateways_own_answer(make: Make, method: str, target: str) -> None:
     rest = requests.request(method, make(REST).url + target, timeout=30)
     assert (rest.status_code, rest.json()) == (403, {"message": "Missing Authentication Token"})
