@@ -169,6 +169,8 @@ def show(item: Item, now: int) -> dict[str, Json]:
             body["data_url_expires_at"] = instant(link.expires_at)
     if item.completed_at is not None:
         body["completed_at"] = instant(item.completed_at)
+    if item.erased_at is not None:
+        body["erased_at"] = instant(item.erased_at)
     return body | _error(item)
 
 

@@ -69,6 +69,7 @@ class Item:
     `turn` and `holder` are of the last holder that wrote, `finished` is the last turn whose attempt is known to have
     ended, `crashes` counts the turns in a row that ended their workers, `news` how often a callback told something,
     `told_at` is when the last such was signed, `replied_at` when an attempt last saved what it learned.
+    `erased_at`: since then nothing is left of what the task held.
     """
 
     task: Task
@@ -78,6 +79,7 @@ class Item:
     updated_at: Instant
     completed_at: Instant | None = None
     expires_at: Instant | None = None
+    erased_at: Instant | None = None
     submitted_at: Instant | None = None
     resubmits: Count = 0
     replied_at: Instant | None = None

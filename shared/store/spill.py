@@ -4,8 +4,8 @@ An object is written before the item that points to it, and its name says whose 
 `<provider>/<SHA-256 of the task's name>/<generation>/data-<SHA-256 of the object>`; `pages-…` are those of a result
 whose end has not come yet, to which the task's record points (`sink.py`). So a late worker overwrites
 nothing, a repeated write changes nothing, and an object that no item points to (its writer came late, or died) is
-harmless. None is deleted by us: the bucket's lifecycle removes each SPILL_DAYS after it was written, when its item has
-expired.
+harmless. We delete only what is to be erased, in that task's folder alone: the bucket's lifecycle removes each object
+SPILL_DAYS after it was written, when its item has expired.
 """
 
 import base64
@@ -99,6 +99,25 @@ class Spill:
             data = Link()
         return replace(item, data=data)
 
+    def erase(self, task: Task, generation: int) -> None:
+        """Delete every object of a task that is of this generation or an earlier one. Raises StoreUnavailable.
+
+        One that is written later is of a worker that came late: no item points to it.
+        """
+        folder, start = _folder(task), dict[str, str]()
+        while self.bucket:
+            with _told_as(StoreUnavailable):
+                page = self._client().list_objects_v2(Bucket=self.bucket, Prefix=folder, **start)
+                keys = [one["Key"] for one in page.get("Contents", [])]
+                old = [{"Key": key} for key in keys if not _is_later(key.removeprefix(folder), generation)]
+                if old:
+                    reply = self._client().delete_objects(Bucket=self.bucket, Delete={"Objects": old, "Quiet": True})
+                    for error in reply.get("Errors", []):
+                        raise StoreUnavailable(f"S3: {error['Code']}")
+            if not page["IsTruncated"]:
+                return
+            start = {"StartAfter": keys[-1]}
+
     def _write(self, key: str, body: bytes, digest: str) -> None:
         with _told_as(StoreUnavailable):
             self._client().put_object(
@@ -150,8 +169,19 @@ def _whole(item: Item) -> Item:
         return replace(item, data=None)
 
 
+def _folder(task: Task) -> str:
+    """Where all objects of a task are, and no other's."""
+    return f"{task.provider}/{hashlib.sha256(task.name.encode()).hexdigest()}/"
+
+
+def _is_later(name: str, generation: int) -> bool:
+    """Whether an object, by its name within the folder, is of a later generation."""
+    own = name.partition("/")[0]
+    return own.isdecimal() and int(own) > generation
+
+
 def _key(task: Task, generation: int, name: str) -> str:
-    return f"{task.provider}/{hashlib.sha256(task.name.encode()).hexdigest()}/{generation}/{name}"
+    return f"{_folder(task)}{generation}/{name}"
 
 
 def _checksum(digest: str) -> str:

@@ -72,17 +72,18 @@ class Store:
     ) -> Item | None:
         """Begin the next generation, pending, if the item is still the one just `seen` and not open.
 
-        Keeps the stored data, unless it had expired. None: somebody else was first; look again.
+        Keeps the stored data, unless it had expired. None: somebody else was first, or it was erased; look again.
         """
         sets: dict[str, Any] = {"status": "pending", "group": group, "open": open_key(task), "created_at": now}
         sets |= {"input": packed(input_, "input"), "input_digest": digest(input_), "updated_at": now}
         sets |= {"begun_by": secrets.token_hex(8)} | ({"notify": {notify}} if notify else {})
         removed = "#expires_at, #completed_at, #error, #partial, #attempt, #turn, #holder, #finished, #crashes, #news"
-        removed += ", #told_at" + ("" if keep_outputs else ", #outputs")
+        removed += ", #told_at, #erased_at" + ("" if keep_outputs else ", #outputs")
         removed += "" if seen else ", #data"
         first = "#generation = if_not_exists(#generation, :created_at) + :one"
         if seen:
-            unchanged, values = "#generation = :seen", {"one": 1, "seen": seen.generation}
+            unchanged = "#generation = :seen AND #updated_at = :seen_at"  # what has ended is only written to be erased
+            values = {"one": 1, "seen": seen.generation, "seen_at": seen.updated_at}
         else:
             unchanged = "(attribute_not_exists(#generation) OR #expires_at <= :seconds)"
             values = {"one": 1, "seconds": now // 1000}

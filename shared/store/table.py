@@ -102,6 +102,22 @@ class Table:
             raise
         return Superseded(parse(reply.get("Item"))) if "Error" in reply else parse(reply.get("Attributes"))
 
+    def put(self, item: dict[str, Any], condition: str, seen: Attributes) -> dict[str, Any] | None:
+        """Put an item in the place of the whole one of its task: what stood there, in DynamoDB's wire form.
+
+        None: the condition, written as in `update`, does not hold.
+        """
+        reply = self._guarded(
+            self.client.put_item,
+            Item={name: wired(value) for name, value in item.items()},
+            ConditionExpression=condition,
+            ExpressionAttributeNames={f"#{one}": one for one in re.findall(r"#(\w+)", condition)},
+            **({"ExpressionAttributeValues": dict(seen)} if seen else {}),
+            ReturnValues="ALL_OLD",
+        )
+        before: dict[str, Any] = reply.get("Attributes", {})
+        return None if "Error" in reply else before
+
     def change(
         self, task: Task, generation: int, expression: str, values: dict[str, Any], further: str, *, read_back: bool
     ) -> Item | Superseded | None:

@@ -5,7 +5,7 @@ Spans are long against what a test takes, since a server's own time goes on; onl
 
 import dataclasses
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -523,6 +523,25 @@ def test_after_a_pause_exactly_one_attempt_is_made_over_all_workers(desk: Desk) 
     assert is_soon(desk.claim(token="two"))
     assert desk.claim(token="two", which="once").tasks == ()
     assert desk.begin("g") == ["waiting"]
+
+
+@pytest.mark.parametrize("becomes", ["dropped", "forgotten"])
+def test_nobody_finds_the_name_of_a_task_that_ended_elsewhere_as_the_probes(
+    desk: Desk, becomes: Literal["dropped", "forgotten"]
+) -> None:
+    paused(desk, Health(pause_seconds=600))
+    desk.put("ab")
+    desk.rewind(600)
+    assert desk.take() == ["a"]
+    desk.end("dropped", "b")
+    assert desk.parts()["gate"]["probe"] == "a"
+    desk.rewind(LEASE_SECONDS + 1)
+    desk.end(becomes, "a", generation=0)
+    assert desk.parts()["gate"]["probe"] == "a"
+    desk.end(becomes, "a")
+    assert "probe" not in desk.parts()["gate"]
+    desk.put("c")
+    assert desk.take() == ["c"]  # the next probe
 
 
 def test_a_requests_own_attempt_may_be_the_probe(desk: Desk) -> None:

@@ -370,4 +370,6 @@ class MemoryQueue:
             parts.state[name] = state._replace(mark=MARKS[becomes]).text()
             return True
         step_out(parts, [name])
+        if not is_buried and parts.gate.get("probe") == name:
+            del parts.gate["probe"]
         return self._leave(parts, name, state, is_dead=is_buried)

@@ -45,7 +45,7 @@ class MemoryStore:
         input_ = _kept(input_, "input")
         item = self.items.get(task)
         if seen:
-            unchanged = item is not None and item.generation == seen.generation
+            unchanged = item is not None and (item.generation, item.updated_at) == (seen.generation, seen.updated_at)
         else:
             unchanged = item is None or item.expired(now)
         if not unchanged or (item is not None and item.status == "pending"):

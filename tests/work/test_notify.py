@@ -13,13 +13,16 @@ import pytest
 from botocore.stub import Stubber
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.dynamodb.models import dynamodb_backends
+from msgspec import structs
 
 from handlers.notify import handler
 from shared import wiring
 from shared.errors import Forbidden, NotifyUnavailable
 from shared.store import Item, Store
+from shared.store.erasure import emptied, said_so
 from shared.store.item import Spilled
 from shared.task import Task
+from shared.work.keeper import record_of
 from shared.work.notify import MAX_CAUSE, MAX_RESULT_BYTES, Notifier
 from tests.support.api_events import Context, sample
 from tests.support.clock import Clock
@@ -179,6 +182,19 @@ def test_an_open_item_that_was_deleted_is_told_as_cancelled(workflows: Workflows
     cause = compact(identity(replace(workflows.pending, status="cancelled")) | {"error": None})
     workflows.expect("send_task_failure", taskToken="AAAA", error="cancelled", cause=cause)
     assert workflows.notifier.tell_ends(workflows.changes()) == []
+
+
+def test_an_erasure_ends_what_was_open_as_a_cancellation_does_and_tells_nothing_of_it(workflows: Workflows) -> None:
+    record = structs.replace(record_of(workflows.pending), partial={"a": SECRET})
+    workflows.store.save(TASK, record, workflows.clock())
+    found = emptied(workflows.store, TASK, workflows.clock())
+    assert found
+    cause = compact(identity(found[1]) | {"error": None})
+    workflows.expect("send_task_failure", taskToken="AAAA", error="cancelled", cause=cause)
+    told = workflows.changes()
+    assert workflows.notifier.tell_ends(told) == []
+    said_so(workflows.store, found[1], workflows.clock())
+    assert workflows.notifier.tell_ends(workflows.changes()[len(told) :]) == []
 
 
 @pytest.mark.promise("told", "what could not be told is tried again by the stream, and delays nobody else")

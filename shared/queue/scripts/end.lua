@@ -9,7 +9,7 @@
 --           list, for each task: 1 it has ended or will with its settling, 0 there was nothing to end
 local MARKS = { buried = 'b', forgotten = 'f' }
 local limits, asked, replies = limits_at(1), rows(6, { 'name', 'generation', 'becomes' }), {}
-local marks, out, forgotten, buried = {}, {}, {}, {}
+local marks, out, forgotten, buried, probe = {}, {}, {}, {}, redis.call('HGET', gate, 'probe')
 for i, text in ipairs(call('HMGET', state, asked.name)) do
   local name, becomes, own, holder, turn, back = asked.name[i], asked.becomes[i], parse(text)
   local ends, score = tonumber(own) <= tonumber(asked.generation[i]), redis.call('ZSCORE', queue, name)
@@ -30,7 +30,10 @@ end
 
 redis.call('ZREM', leases, '') -- a removal first, so that a server at maxmemory still drains
 step_out(out)
-for _, i in ipairs(forgotten) do replies[i] = drop({ asked.name[i] }) > 0 and 1 or 0 end
+for _, i in ipairs(forgotten) do
+  replies[i] = drop({ asked.name[i] }) > 0 and 1 or 0
+  if asked.name[i] == probe then redis.call('HDEL', gate, 'probe') end -- as if it had come to nothing
+end
 drop(out)
 bury(buried)
 call('HSET', state, marks)
