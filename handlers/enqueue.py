@@ -6,7 +6,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared import wiring
-from shared.api import batch, cancel, request, revive, view
+from shared.api import batch, cancel, erase, request, revive, view
 from shared.api.answer import Answer
 from shared.api.event import ApiCall
 from shared.api.serve import served
@@ -39,7 +39,11 @@ def status(call: ApiCall, _: Remaining) -> Answer:
 
 
 def cancel_task(call: ApiCall, _: Remaining) -> Answer:
-    return cancel.answer(wiring.parts(), request.named_in_url(call, _default()))
+    return cancel.answer(wiring.parts(), request.named_to_cancel(call, _default()))
+
+
+def erase_task(call: ApiCall, _: Remaining) -> Answer:
+    return erase.answer(wiring.parts(), request.named_in_url(call, _default()), call.caller)
 
 
 ROUTES: Mapping[str, Callable[[ApiCall, Remaining], Answer]] = {
@@ -51,6 +55,8 @@ ROUTES: Mapping[str, Callable[[ApiCall, Remaining], Answer]] = {
     "GET /tasks/{provider}/{name}": status,
     "DELETE /tasks": cancel_task,
     "DELETE /tasks/{provider}/{name}": cancel_task,
+    "DELETE /erase": erase_task,
+    "DELETE /erase/{provider}/{name}": erase_task,
 }
 
 

@@ -18,15 +18,21 @@ import msgspec
 from shared.errors import BadRequest, ContentTooLarge
 
 RESOURCES = (
-    "/", "/tasks", "/tasks/batch", "/tasks/revive", "/tasks/{provider}/{name}", "/callbacks/{provider}/{token}",
+    "/", "/tasks", "/tasks/batch", "/tasks/revive", "/tasks/{provider}/{name}", "/erase", "/erase/{provider}/{name}",
+    "/callbacks/{provider}/{token}",
 )  # fmt: skip
 """The paths of the API, as the template has them."""
 MAX_URL_CHARACTERS = 16_384  # of a path or a query; API Gateway takes 10,240 bytes with all headers
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
+class _Identity(msgspec.Struct, rename="camel"):
+    user_arn: str | None = None
+
+
 class _RestContext(msgspec.Struct):
     path: str | None = None
+    identity: _Identity | None = None
 
 
 class _Rest(msgspec.Struct, rename="camel"):
@@ -47,9 +53,14 @@ class _Http(msgspec.Struct):
     method: str
 
 
+class _Authorizer(msgspec.Struct):
+    iam: _Identity | None = None
+
+
 class _HttpContext(msgspec.Struct):
     http: _Http
     stage: str = "$default"
+    authorizer: _Authorizer | None = None
 
 
 class _HttpApi(msgspec.Struct, rename="camel"):
@@ -71,7 +82,7 @@ class ApiCall:
 
     `base` is what stands before that in the path: a stage, the base path of a custom domain, or nothing. `parameters`
     are those of the path, `query` has the last of each parameter, `headers` the values by lower-case name, several
-    joined by commas (RFC 9110).
+    joined by commas (RFC 9110). `caller` is the ARN of who signed it, where API Gateway says so.
     """
 
     route: str
@@ -81,6 +92,7 @@ class ApiCall:
     headers: Mapping[str, str]
     body: str
     is_base64: bool
+    caller: str | None = None
 
     @classmethod
     def of(cls, event: Any) -> Self:
@@ -122,6 +134,7 @@ class ApiCall:
             headers=_joined(event.headers) | _joined(several),
             body=event.body or "",
             is_base64=bool(event.is_base64_encoded),
+            caller=_caller(event.request_context.identity),
         )
 
     @classmethod
@@ -146,7 +159,12 @@ class ApiCall:
             headers=_joined(event.headers),
             body=event.body or "",
             is_base64=bool(event.is_base64_encoded),
+            caller=_caller(authorizer.iam) if (authorizer := event.request_context.authorizer) else None,
         )
+
+
+def _caller(identity: _Identity | None) -> str | None:
+    return identity.user_arn if identity else None
 
 
 def _found(told: str, path: str, stage: str = "") -> tuple[str, Mapping[str, str], str]:

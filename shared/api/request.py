@@ -89,11 +89,18 @@ def named_in_body(call: ApiCall, default_provider: str) -> Task:
     return _named(_body(call, {"provider", "name"}), default_provider)
 
 
+def named_to_cancel(call: ApiCall, default_provider: str) -> Task:
+    """`named_in_url`, of a request that may not erase: that has a route of its own, so it is a right of its own."""
+    if any(name.lower() == "erase" for name in call.query):
+        raise BadRequest("this route only cancels: DELETE /erase/{provider}/{name} erases", field="erase")
+    return named_in_url(call, default_provider)
+
+
 def named_in_url(call: ApiCall, default_provider: str) -> Task:
-    """`/tasks/{provider}/{name}` or `/tasks?provider=P&name=NAME`."""
-    if call.route.endswith(" /tasks/{provider}/{name}"):
+    """`/tasks/{provider}/{name}` or `/tasks?provider=P&name=NAME`; the same with `/erase`."""
+    if call.route.endswith((" /tasks/{provider}/{name}", " /erase/{provider}/{name}")):
         return Task.named(call.parameters["provider"], call.parameters["name"])
-    if call.route.endswith(" /tasks"):
+    if call.route.endswith((" /tasks", " /erase")):
         return _named_in_query(call, "name", default_provider)
     raise NotFound("there is no such route", field="path")
 

@@ -20,6 +20,7 @@ BASES = [
     "/v1/tasks",
     "/tasks/batch",
     "/tasks/revive",
+    "/erase",
     "/callbacks",
     "/tasks/example/x",
     "/a b/ü",
@@ -47,6 +48,9 @@ def test_every_route_of_the_template_is_answered_and_no_other() -> None:
         ("POST", "/tasks/", "POST /tasks"), ("POST", "/tasks/batch", "POST /tasks/batch"),
         ("POST", "/tasks/revive", "POST /tasks/revive"), ("GET", "/tasks?name=a", "GET /tasks"),
         ("DELETE", "/tasks/tasks/tasks", "DELETE /tasks/{provider}/{name}"),
+        ("DELETE", "/erase?name=a", "DELETE /erase"),
+        ("DELETE", "/erase/tasks/erase", "DELETE /erase/{provider}/{name}"),
+        ("DELETE", "/tasks/erase/erase%2Fa", "DELETE /tasks/{provider}/{name}"),
         ("GET", "/tasks/callbacks/tasks%2Frevive", "GET /tasks/{provider}/{name}"),
         ("POST", "/callbacks/tasks/batch", "POST /callbacks/{provider}/{token}"),
     ],
@@ -156,3 +160,11 @@ def test_a_body_far_beyond_the_limit_is_not_even_decoded(text: str, as_base64: b
     call = ApiCall.of(rest("POST", "/tasks", text) | {"isBase64Encoded": as_base64})
     with pytest.raises(ContentTooLarge):
         call.content(10)
+
+
+def test_a_call_tells_who_signed_it_where_api_gateway_does(shape: Callable[..., Event]) -> None:
+    event = shape("DELETE", "/erase?name=a")
+    assert ApiCall.of(event).caller == "arn:aws:iam::123456789012:user/caller"
+    for name in ("identity", "authorizer"):
+        event["requestContext"].pop(name, None)
+    assert ApiCall.of(event).caller is None

@@ -45,6 +45,8 @@ def compare(
     }  # fmt: skip
     if ended_at is not None:
         fields["completed_at"] = _instant(ended_at)
+    if "erased_at" in item:
+        fields["erased_at"] = _instant(int(item["erased_at"]["N"]))
     if status == "failed":
         error = _json(item["error"])
         fields["error"] = {"reason": error["reason"], "detail": error["error"]}

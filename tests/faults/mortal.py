@@ -136,5 +136,7 @@ def _live(told: Connection, errand: Errand) -> None:
 
 def _ended(arguments: dict[str, Any]) -> str:
     values = arguments.get("ExpressionAttributeValues", {})
+    if (item := arguments.get("Item")) and values[":seen_status"]["S"] == "pending":  # the end of what is to be erased
+        return f"{item['task_id']['S']} {item['generation']['N']} {item['status']['S']}"
     status = values.get(":status", {"S": "pending"})["S"]
     return "" if status == "pending" else f"{arguments['Key']['task_id']['S']} {values[':generation']['N']} {status}"

@@ -10,7 +10,7 @@ import pytest
 
 from shared.provider.callback_url import CallbackUrls
 from shared.task import Task
-from tests.faults.world import DELETE, FILE, FURTHER, LEASE_SECONDS, NAME, REVIVE, MakeWorld, World
+from tests.faults.world import DELETE, ERASE, FILE, FURTHER, LEASE_SECONDS, NAME, REVIVE, MakeWorld, World
 from tests.support.api_events import Event, rest
 from tests.support.keys import key_of
 from tests.support.simulator import DONE, PENDING, WHOLE, Said, completed, refused, says
@@ -126,7 +126,7 @@ POLL, CANCELLED = "GetItem claim GET", "GetItem claim GET UpdateItem DELETE sett
 UNREADABLE = "GetItem claim GetItem GET UpdateItem settle claim"
 KILLING = "GetItem claim claim UpdateItem UpdateItem settle claim"
 QUERIES, MENDS = "GetItem " + "Query " * 16, "mend " * 13  # GetItem: what time is it?
-END = "GetItem UpdateItem end"
+END, ERASES = "GetItem UpdateItem end", "GetItem PutItem DELETE end UpdateItem"
 UNASKED = {"firstAnswer": 0}
 SUCCESS, FAILURE = called(status="completed", data=WHOLE), called(status="refused", error="no such customer")
 NEWS = called(status="async processing in progress", id="j-1", data={"street": "x"})
@@ -139,6 +139,7 @@ CASES = (
     Case("request accepted unasked", "enqueue", BEGIN, POST, file=UNASKED),
     Case("request for the next generation", "enqueue", f"{BEGIN} POST UpdateItem settle", AGAIN, ended, submits=2),
     Case("cancel", "enqueue", "GetItem UpdateItem DELETE end", DELETE, due, ends="cancelled", ends_else="completed"),
+    Case("erase", "enqueue", ERASES, ERASE, due, ends="cancelled", ends_else="completed"),
     Case("revive", "enqueue", BEGIN, REVIVE, failed, submits=2, ends_else="failed"),
     # process: a submit, a poll, and every end of either
     Case("submit", "process", f"{SUBMIT} settle claim", stage=post, file=UNASKED),
@@ -217,6 +218,20 @@ def test_a_request_that_was_killed_may_be_repeated_at_once(make_world: MakeWorld
     again = world.post(NAME)
     assert (again.status, again.body["deduplicated"]) == (202, step > 0)
     world.ends_well(NAME)
+
+
+@pytest.mark.promise("faults", "each step of an erasure failing: it is told, and a repetition does the rest")
+@pytest.mark.parametrize("step", range(5), ids=ERASES.split())
+def test_an_erasure_that_was_killed_says_so_only_when_it_was_repeated(make_world: MakeWorld, step: int) -> None:
+    world = make_world()
+    world.ask(rest("POST", "/tasks", {"provider": "job", "name": NAME, "input": {"q": "S3CRET"}}))
+    world.pass_(LEASE_SECONDS)
+    assert world.run("enqueue", ERASE, dies_after=step).killed
+    assert ("erased_at" in world.known(NAME)) == (step == 4)
+    world.check(NAME)
+    assert world.ask(ERASE).body["erased_at"]
+    world.check(NAME)
+    assert "S3CRET" not in f"{world.known(NAME)} {world.bench.keys.dump()}"
 
 
 @pytest.mark.promise("faults", "SIGKILL, and the client asks again at once or revives what was being buried")

@@ -35,6 +35,7 @@ FILE: Any = JOB | {
 NAME = "a"
 """The task, where there is only one."""
 DELETE = rest("DELETE", f"/tasks?provider=job&name={NAME}")
+ERASE = rest("DELETE", f"/erase/job/{NAME}")
 REVIVE = rest("POST", "/tasks/revive", {"provider": "job", "name": NAME})
 FURTHER = pending({"city": "Ghent", "street": None, "x": 1}, id="j-1")
 """News of its job."""

@@ -79,6 +79,57 @@ def test_a_task_is_posted_looked_at_and_cancelled(api: Deployment) -> None:
     assert api.state("job") == {}
 
 
+@pytest.mark.parametrize("target", ["/erase/job/a%2Ferase%20b", "/erase?provider=job&name=a%2Ferase+b"])
+def test_a_task_is_erased_by_a_route_of_its_own(api: Deployment, target: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="meanwhile")
+    api.call("POST", "/tasks", {"provider": "job", "name": "a/erase b", "input": {"customer": "S3CRET"}})
+    erased, repeated = (api.call("DELETE", target) for _ in range(2))
+    assert (erased.status, erased.body["task_id"], erased.body["status"]) == (200, "job/a/erase b", "cancelled")
+    assert (repeated.status, repeated.body) == (200, erased.body)
+    assert api.call("GET", "/tasks/job/a%2Ferase%20b").body["erased_at"] == erased.body["erased_at"]
+    assert api.state("job") == {}
+    assert "S3CRET" not in str(api.dynamodb_client.scan(TableName="meanwhile")["Items"])
+    lines = [vars(line) for line in caplog.records if line.message == "erased"]
+    assert [line["caller"] for line in lines] == ["arn:aws:iam::123456789012:user/caller"] * 2
+    again = api.call("POST", "/tasks", {"provider": "job", "name": "a/erase b"})
+    assert (again.status, again.body["generation"]) == (202, erased.body["generation"] + 1)
+    assert "erased_at" not in again.body
+    assert api.simulator.asked[-1].body["input"] == {}
+
+
+@pytest.mark.parametrize("query", ["erase=true", "erase=false", "erase", "Erase=1", "erase=true&erase="])
+@pytest.mark.parametrize("target", ["/tasks/job/a?", "/tasks?provider=job&name=a&"])
+def test_who_may_cancel_may_not_therefore_erase(api: Deployment, target: str, query: str) -> None:
+    api.call("POST", "/tasks", {"provider": "job", "name": "a"})
+    refused = api.call("DELETE", target + query)
+    assert is_problem(refused, 400, "erase")
+    assert "DELETE /erase/{provider}/{name}" in refused.body["detail"]
+    assert api.call("GET", "/tasks/job/a").body["status"] == "pending"
+
+
+def test_redis_that_knew_of_a_task_too_late_lets_go_of_it(api: Deployment) -> None:
+    """Whoever began it puts it into the queue only now, with its input; the run that takes it finds it ended."""
+    api.call("POST", "/tasks", {"provider": "job", "name": "a", "input": {"customer": "S3CRET"}})
+    generation = api.item_of(Task("job", "a")).generation
+    api.call("DELETE", "/erase/job/a")
+    record = Record(generation=generation, created_at=1, input={"customer": "S3CRET"}, outputs={"id": "j-1"})
+    api.queue.add([Add(Task("job", "a"), generation, record.to_text())], token="late")
+    assert api.process() == {"job": {"claimed": 1, "forgotten": 1}}
+    assert "S3CRET" not in str((api.bench.keys.dump(), api.dynamodb_client.scan(TableName="meanwhile")["Items"]))
+
+
+def test_reconcile_brings_back_nothing_of_it(api: Deployment) -> None:
+    api.call("POST", "/tasks", {"provider": "job", "name": "a", "input": {"customer": "S3CRET"}})
+    generation = api.item_of(Task("job", "a")).generation
+    api.call("DELETE", "/erase/job/a")
+    api.pass_(3600)
+    assert api.reconcile() == {}
+    record = Record(generation=generation, created_at=1, input={"customer": "S3CRET"})
+    api.queue.add([Add(Task("job", "a"), generation, record.to_text(), 3000)], token="late")
+    assert api.reconcile() == {"job": {"forgotten": 1}}
+    assert api.bench.keys.dump() == {}
+
+
 def test_a_failed_task_is_revived(api: Deployment) -> None:
     api.simulator.say(refused())
     assert api.call("POST", "/tasks", {"name": "a"}).status == 422

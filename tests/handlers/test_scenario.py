@@ -1,6 +1,8 @@
 """The whole loop over HTTP, on the local stack: from a request to the stored item."""
 
+import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
@@ -8,7 +10,7 @@ import pytest
 import redis
 import requests
 
-from local.servers.dynamodb import TABLE_NAME
+from local.servers.dynamodb import BUCKET_NAME, TABLE_NAME
 from local.stack import Stack
 from tests.support.keys import Bench, RedisKeys
 from tests.support.redis_servers import server_or_skip
@@ -106,4 +108,37 @@ def test_the_location_of_a_new_task_leads_to_its_state(stack: Stack, bench: Benc
     assert (there.status_code, there.json()["status"], there.json()["schedule"]) == (200, "pending", "waiting")
     by_path = requests.get(f"{url}/tasks/example/{quote(name)}", timeout=30)
     assert by_path.json()["task_id"] == there.json()["task_id"] == f"example/{name}"
+    finish(stack, bench, f"example/{name}")
+
+
+def test_an_erased_task_is_nowhere_and_begins_anew(stack: Stack, bench: Bench, url: str) -> None:
+    """Completed and begun again with an input; an object of it is in S3, as a worker that came late leaves one."""
+    name = f"to be erased {url[-5:]}"
+    post(url, "example", name)
+    finish(stack, bench, f"example/{name}")
+    body = {"provider": "example", "name": name, "input": {"customer": "S3CRET"}}
+    again = requests.post(f"{url}/tasks", json=body, headers={"Cache-Control": "no-cache"}, timeout=30).json()
+    folder = f"example/{hashlib.sha256(name.encode()).hexdigest()}/"
+    with closing(stack.dynamodb.s3()) as s3:
+        s3.put_object(Bucket=BUCKET_NAME, Key=f"{folder}{again['generation']}/data-x", Body=b"S3CRET")
+        targets = f"{url}/erase/example/{quote(name)}", f"{url}/erase?provider=example&name={quote(name)}"
+        erased, repeated = (requests.delete(target, timeout=30) for target in targets)
+        assert (erased.status_code, erased.json()["generation"]) == (200, again["generation"])
+        assert (repeated.status_code, repeated.json()["erased_at"]) == (200, erased.json()["erased_at"])
+        assert s3.list_objects_v2(Bucket=BUCKET_NAME, Prefix=folder)["KeyCount"] == 0
+    there = requests.get(f"{url}/tasks/example/{quote(name)}", timeout=30).json()
+    assert (there["status"], there["data"], there["erased_at"]) == ("cancelled", None, erased.json()["erased_at"])
+    assert "S3CRET" not in str(item(stack, f"example/{name}"))
+    assert name not in str(bench.keys.dump())
+    anew = post(url, "example", name).json()
+    assert anew["generation"] == again["generation"] + 1
+    finish(stack, bench, f"example/{name}")
+    assert requests.get(f"{url}/tasks/example/{quote(name)}", timeout=30).json()["status"] == "completed"
+
+
+def test_who_cancels_does_not_erase(stack: Stack, bench: Bench, url: str) -> None:
+    name = f"only cancelled {url[-5:]}"
+    post(url, "example", name)
+    refused = requests.delete(f"{url}/tasks/example/{quote(name)}", params={"erase": "true"}, timeout=30)
+    assert (refused.status_code, refused.json()["field"]) == (400, "erase")
     finish(stack, bench, f"example/{name}")

@@ -99,6 +99,8 @@ WANTED: dict[str, tuple[int, dict[str, Any]]] = {
     "status-query": (200, {"status": "pending", "data": PARTIAL, "schedule": "waiting", "attempts": 1}),
     "cancel": (200, {"status": "cancelled", "data": PARTIAL}),
     "cancel-query": (200, {"status": "cancelled", "data": PARTIAL}),
+    "erase": (200, {"status": "cancelled", "data": None}),
+    "erase-query": (200, {"status": "cancelled", "data": None}),
     "revive": (202, {"status": "pending", "data": None}),
 }
 

@@ -1,11 +1,15 @@
 """What each role of the template may do: exactly what its function calls, with all switched on and least."""
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from local import sam_template
+from shared.store.spill import Spill
+from shared.task import Task
 from tests.support.cloudformation import Values
 
 EVERYTHING = {
@@ -24,8 +28,12 @@ STREAM = {
 }
 ITEM = {"dynamodb:GetItem on Table.Arn", "dynamodb:UpdateItem on Table.Arn"}
 PUT, GET = {"s3:PutObject on SpillBucket.Arn/*"}, {"s3:GetObject on SpillBucket.Arn/*"}
+FOLDER = "*/" + "?" * 64 + "/"
+"""The form of a task's folder in the bucket: the provider, and the SHA-256 of the name."""
+DELETE = {f"s3:DeleteObject on SpillBucket.Arn/{FOLDER}*"}
+ERASE = DELETE | {"s3:ListBucket on SpillBucket.Arn", "dynamodb:PutItem on Table.Arn"}
 OWN = {
-    "Enqueue": ITEM | PUT | GET | {"dynamodb:BatchGetItem on Table.Arn"},
+    "Enqueue": ITEM | PUT | GET | ERASE | {"dynamodb:BatchGetItem on Table.Arn"},
     "Status": GET | {"dynamodb:GetItem on Table.Arn"},
     "Process": ITEM | PUT | GET | {"lambda:InvokeFunction on ProcessFunction.Arn"},
     "Reconcile": {"dynamodb:GetItem on Table.Arn", "dynamodb:Query on Table.Arn/index/open"},
@@ -110,6 +118,15 @@ def test_a_function_may_do_what_it_calls_and_no_more_with_everything_switched_on
     assert found["Deny"] == {"ec2:* on *"}
 
 
+def test_the_bucket_is_listed_one_tasks_folder_at_a_time() -> None:
+    (listing,) = [one for one in statements(made(EVERYTHING)) if "s3:ListBucket" in several(one["Action"])]
+    assert listing["Condition"] == {"StringLike": {"s3:prefix": FOLDER}}
+    keys: list[str] = []
+    spill = Spill(lambda: Mock(put_object=lambda **put: keys.append(put["Key"])), "bucket", spill_bytes=1)
+    spill.keep(Task("example", "a/b"), 7, {"a": 1}, 0)
+    assert fnmatchcase(keys[0], f"{FOLDER}*")
+
+
 @pytest.mark.parametrize("name", ["Enqueue", "Process", "Reconcile"])
 def test_what_is_not_asked_for_gives_no_right(name: str) -> None:
     found = rights(made(LEAST), f"{name}Role")
@@ -145,7 +162,7 @@ def test_the_boundary_bounds_every_role() -> None:
 
 def test_nothing_is_allowed_on_everything_but_what_knows_no_resource() -> None:
     for role in ("EndsRole", *(f"{name}Role" for name in FUNCTIONS)):
-        wide = {right for right in rights(made(EVERYTHING), role)["Allow"] if "*" in right} - PUT - GET
+        wide = {right for right in rights(made(EVERYTHING), role)["Allow"] if "*" in right} - PUT - GET - DELETE
         assert {right.partition(":")[0] for right in wide} <= {"ec2", "xray"}
 
 

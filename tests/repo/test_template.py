@@ -25,7 +25,7 @@ FUNCTIONS = {
 }  # fmt: skip
 ROUTES = {
     "GET /", "POST /tasks", "POST /tasks/batch", "GET /tasks", "DELETE /tasks", "GET /tasks/{provider}/{name}",
-    "DELETE /tasks/{provider}/{name}", "POST /tasks/revive",
+    "DELETE /tasks/{provider}/{name}", "POST /tasks/revive", "DELETE /erase", "DELETE /erase/{provider}/{name}",
 }  # fmt: skip
 LOOKS = {"GET /tasks", "GET /tasks/{provider}/{name}"}
 CALLBACKS = {f"{method} /callbacks/{{provider}}/{{token}}" for method in ("POST", "GET")}
