@@ -387,6 +387,40 @@ def test_a_result_of_a_task_that_was_cancelled_meanwhile_changes_nothing_and_its
     assert cloud.state("job") == {}
 
 
+@pytest.mark.promise("once", "what was erased does not come back: whoever still works on the task stores nothing")
+@pytest.mark.parametrize("data", [WHOLE, LARGE], ids=["small", "large"])
+def test_a_result_of_a_task_that_was_erased_meanwhile_changes_nothing_and_its_job_is_cancelled(
+    cloud: Cloud, data: Any
+) -> None:
+    cloud.ask()
+    cloud.simulator.say(completed(data).after(lambda: cloud.call("DELETE", "/erase/job/a")), says(200, {}))
+    cloud.pass_(31)
+    assert cloud.process() == {"job": {"claimed": 1, "forgotten": 1}}
+    assert (cloud.look().body["status"], cloud.look().body["data"]) == ("cancelled", None)
+    assert cloud.simulator.calls()[-1] == "DELETE /jobs/j-1"
+    assert cloud.bench.keys.dump() == {}
+    assert cloud.s3.list_objects_v2(Bucket=BUCKET)["KeyCount"] == (data is LARGE)  # it came late, and is nobody's
+    assert cloud.call("DELETE", "/erase/job/a").status == 200
+    assert cloud.s3.list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
+
+
+@pytest.mark.promise("faults", "each step of an erasure failing: it is told, and a repetition does the rest")
+@of(OF_S3)
+@pytest.mark.parametrize("operation", ["ListObjectsV2", "DeleteObjects"])
+def test_an_erasure_that_s3_does_not_do_is_503_and_a_repetition_does_it(
+    cloud: Cloud, operation: str, fault: Fault
+) -> None:
+    cloud.ask()
+    cloud.simulator.say(completed(LARGE))
+    cloud.tick_later()
+    cloud.breaks(operation, fault)
+    refused = cloud.call("DELETE", "/erase/job/a")
+    assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+    assert "erased_at" not in cloud.look().body
+    assert cloud.call("DELETE", "/erase/job/a").body["erased_at"]
+    assert cloud.s3.list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
+
+
 @pytest.mark.promise("faults", "S3 fails once, or for longer")
 @of(OF_S3)
 def test_stored_data_that_s3_does_not_give_are_503_and_hinder_no_new_generation(cloud: Cloud, fault: Fault) -> None:
