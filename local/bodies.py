@@ -82,6 +82,7 @@ class Task(Names, kw_only=True):
     created_at: Instant
     updated_at: Instant
     completed_at: Instant | UnsetType = UNSET
+    erased_at: Annotated[Instant, Meta(description="When what it held was erased.")] | UnsetType = UNSET
     age_seconds: Whole
     data_url: Annotated[str | None, Meta(description="A link to data too large for an answer.")] | UnsetType = UNSET
     data_url_expires_at: Instant | UnsetType = UNSET

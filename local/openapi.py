@@ -31,6 +31,7 @@ _MEANINGS = {
 _GATEWAY = ("403", "413", "429", "502", "503", "504")  # what API Gateway may answer by itself
 _ASK = ("200 Task", "202 Task", "400", "409", "422 Task", "500", "503")
 _LOOK = ("200 Task", "304", "400", "404", "409", "500", "503")
+_ERASE = ("200 Task", "400", "404", "500", "503")
 _END = ("200 Task", "400", "404", "409", "500", "503")
 _BY_NAME = ("name!", "provider")
 _ROUTES: dict[str, tuple[str, str, tuple[str, ...], str, tuple[str, ...]]] = {
@@ -49,6 +50,12 @@ _ROUTES: dict[str, tuple[str, str, tuple[str, ...], str, tuple[str, ...]]] = {
     "GET /tasks/{provider}/{name}": ("look", "Look at a task", ("If-None-Match", "Prefer"), "", _LOOK),
     "DELETE /tasks": ("cancelByQuery", "Cancel a task", _BY_NAME, "", _END),
     "DELETE /tasks/{provider}/{name}": ("cancel", "Cancel a task", (), "", _END),
+    "DELETE /erase": ("eraseByQuery", "Erase what a task holds", _BY_NAME, "", _ERASE),
+    "DELETE /erase/{provider}/{name}": ("erase", "Erase what a task holds", (), "", _ERASE),
+    "GET /callbacks/{provider}/{token}": (
+        "callBackByGet", "For providers that know only GET: there is news of a task", (), "",
+        ("200 Received", "400", "404", "409", "500", "503"),
+    ),
     "POST /callbacks/{provider}/{token}": (
         "callBack", "For providers: tell that there is news of a task", (), "*",
         ("200 Received", "400", "404", "409", "500", "503"),
@@ -120,7 +127,7 @@ def _operation(route: str, path: str) -> Node:
         status: _answer(status, of_ours.get(status), name, is_ours=status in of_ours)
         for status in sorted(of_ours.keys() | set(_GATEWAY))
     }
-    if body == "*":
+    if "{token}" in path:
         made["security"] = []
     return made
 
@@ -149,7 +156,13 @@ def _answer(status: str, body: str | None, operation: str, *, is_ours: bool) -> 
     if status == "304":
         return made
     kinds = [("application/json", body)] if body else [PROBLEM, *([MESSAGE] if status in _GATEWAY else [])]
-    return made | {"content": {kind: {"schema": _ref(name)} for kind, name in kinds}}
+    content: Node = {kind: {"schema": _ref(name)} for kind, name in kinds}
+    if operation == "callBack" and status == "200":  # a handshake's text, given back as it came
+        content["text/plain"] = {"schema": _TEXT}
+        made["headers"]["X-Content-Type-Options"] = {
+            "description": "`nosniff` beside such a text.", "required": False, "schema": _TEXT,
+        }  # fmt: skip
+    return made | {"content": content}
 
 
 def _ref(name: str) -> Node:

@@ -12,7 +12,7 @@ from shared.codec import Json, carried, dumps
 from shared.errors import Problem, StoreUnavailable, Unavailable
 from shared.store import Item, digest
 from shared.task import Task
-from shared.work.parts import Room
+from shared.work.parts import Budget
 
 MAX_RESULTS_BYTES = BOUNDS["results"].most  # as Lambda carries them; the rest of its 6 MB is for those with no room
 ACCEPTED_AT_ONCE = 8  # each thread opens a connection to DynamoDB, which takes more processor time than the calls
@@ -27,7 +27,7 @@ def answer(enqueuer: Enqueuer, requests: Sequence[TaskRequest | Problem], remain
     Of requests that are alike one is served, and the others get its answer. `remaining` tells the seconds that
     the function has left.
     """
-    enqueuer = replace(enqueuer, parts=replace(enqueuer.parts, room=Room(MAX_RESULTS_BYTES)))
+    enqueuer = replace(enqueuer, parts=replace(enqueuer.parts, budget=Budget(MAX_RESULTS_BYTES)))
     keys = [_key(i, request) for i, request in enumerate(requests)]
     unlike = dict(zip(keys, requests, strict=True))
     answers = {key: problem(one) for key, one in unlike.items() if isinstance(one, Problem)}

@@ -79,7 +79,7 @@ def elsewhere(item: Item) -> Answer:
 
 
 def _has_room(parts: Parts, item: Item) -> bool:
-    return parts.room is None or parts.room.take(item.room_bytes)
+    return parts.budget is None or parts.budget.take(item.room_bytes)
 
 
 def shown(parts: Parts, item: Item) -> dict[str, Json]:

@@ -18,9 +18,9 @@ from shared.errors import ItemUnreadable
 from shared.logs import log
 from shared.record import Record
 from shared.store.item import MAX_NOTIFY, Item, Spilled, digest, open_key, open_keys, packed
-from shared.store.rows import parse, parse_row, read
+from shared.store.rows import parse_row
 from shared.store.spill import Spill
-from shared.store.table import Superseded, Table, unchanged
+from shared.store.table import Superseded, Table
 from shared.store.turns import Holder, held, of_job, of_news, take_over
 from shared.task import Task
 
@@ -87,7 +87,7 @@ class Store:
         else:
             unchanged = "(attribute_not_exists(#generation) OR #expires_at <= :seconds)"
             values = {"one": 1, "seconds": now // 1000}
-        expression = f"SET {first}, {_assigned(sets)} REMOVE {removed}"
+        expression = f"SET {first}, {assigned(sets)} REMOVE {removed}"
         condition = f"{unchanged} AND attribute_not_exists(#open)"
         written = self.table.update(task, expression, condition, sets | values, read_back=True)
         there = written.item if isinstance(written, Superseded) else written
@@ -111,7 +111,7 @@ class Store:
     def finished(self, task: Task, generation: int, by: Holder) -> Superseded | None:
         """Keep that the attempt of this turn ended, though Redis was not told: nobody takes it for a crash."""
         mine, in_turn = held(by, ended=True)
-        return self._write(task, generation, f"SET {_assigned(mine)} REMOVE #crashes", mine, in_turn)
+        return self._write(task, generation, f"SET {assigned(mine)} REMOVE #crashes", mine, in_turn)
 
     def save(
         self, task: Task, record: Record, now: int, *, by: Holder | None = None, resubmit: bool = False
@@ -130,7 +130,7 @@ class Store:
             sets["outputs"] = packed(record.outputs, "outputs")
         removes = ["#outputs"] if resubmit and record.outputs is None else []
         removes += ["#crashes"] if by else []
-        expression = f"SET {_assigned(sets)}" + (f" REMOVE {', '.join(removes)}" if removes else "")
+        expression = f"SET {assigned(sets)}" + (f" REMOVE {', '.join(removes)}" if removes else "")
         job, same_job = of_job(record.resubmits, is_next=resubmit)
         no_news = " AND (attribute_not_exists(#news) OR #news <= :news)"
         values = sets | job | {"news": record.news}
@@ -153,7 +153,7 @@ class Store:
         values, later = of_news(told_at, replaced)
         sets = {"updated_at": now} | told | ({} if told_at is None else {"told_at": told_at})
         values |= sets | {"resubmits": record.resubmits, "one": 1}
-        return self._write(task, record.generation, f"SET {_assigned(sets)} ADD #news :one", values, same_job + later)
+        return self._write(task, record.generation, f"SET {assigned(sets)} ADD #news :one", values, same_job + later)
 
     def notify(self, task: Task, generation: int, target: str) -> Superseded | None:
         """Add one more to be told of a pending generation's end. Superseded, too, where MAX_NOTIFY wait already."""
@@ -202,24 +202,6 @@ class Store:
         """End the generation because nobody wants it any more."""
         return self._end(task, generation, now, {"status": "cancelled"})
 
-    def mend(self, task: Task, now: int) -> Item | None:
-        """Cancel whatever stands there of a task whose item cannot be read, and keep of it what can be read.
-
-        The item as it is then, or as it is by now where it can be read; None: it is gone or changed meanwhile.
-        """
-        attributes = self.table.attributes(task)
-        known, faulty = read(attributes, whole=True)
-        if not faulty or not attributes:
-            return parse(attributes)
-        lacking = {"generation": now, "created_at": now, "input": "{}"}
-        sets = {name: value for name, value in lacking.items() if name in faulty} | self._ended(now)
-        sets |= {"status": "cancelled", "input_digest": digest(known.get("input", {}))}
-        removed = sorted({"open", "notify", *faulty} - sets.keys())
-        expression = f"SET {_assigned(sets)} REMOVE {', '.join(f'#{name}' for name in removed)}"
-        same, seen = unchanged(attributes, ("generation", "status", "updated_at"))
-        written = self.table.update(task, expression, same, sets, read_back=True, seen=seen)
-        return written if isinstance(written, Item) else None
-
     def open_since(self, provider: str, before: int) -> Iterator[tuple[Task, int] | ItemUnreadable]:
         """(task, generation) of every open item of a provider that was last written before the instant `before`."""
         keys = open_keys(provider)
@@ -231,7 +213,8 @@ class Store:
                 except ItemUnreadable as error:
                     yield error
 
-    def _ended(self, now: int) -> dict[str, Any]:
+    def ended(self, now: int) -> dict[str, Any]:
+        """What every end writes."""
         return {"completed_at": now, "updated_at": now, "expires_at": now // 1000 + self.retention_seconds}
 
     def _end(
@@ -247,8 +230,8 @@ class Store:
         read_back: bool = True,
     ) -> Ended:
         """End a pending generation."""
-        sets = self._ended(now) | sets
-        expression = f"SET {_assigned(sets)} REMOVE #open, #notify{removes}"
+        sets = self.ended(now) | sets
+        expression = f"SET {assigned(sets)} REMOVE #open, #notify{removes}"
         return self.table.change(task, generation, expression, sets | (values or {}), further, read_back=read_back)
 
     def _write(
@@ -259,6 +242,6 @@ class Store:
         return written if isinstance(written, Superseded) else None
 
 
-def _assigned(sets: dict[str, Any]) -> str:
+def assigned(sets: dict[str, Any]) -> str:
     """The assignments of an update: each attribute gets the value of its name."""
     return ", ".join(f"#{name} = :{name}" for name in sets)

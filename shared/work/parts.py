@@ -11,10 +11,11 @@ from shared.provider import Provider
 from shared.queue import Queue
 from shared.settings import Settings
 from shared.store import Item, Store
+from shared.store.mend import mend
 from shared.task import Task
 
 
-class Room:
+class Budget:
     """So many bytes of data, one answer's, for many tasks: what has none is not read. For many threads."""
 
     def __init__(self, left: int) -> None:
@@ -38,7 +39,7 @@ class Parts:
     providers: Mapping[str, Provider]
     settings: Settings
     clock: Callable[[], int]
-    room: Room | None = None
+    budget: Budget | None = None
 
     def item(self, task: Task) -> Item | None:
         """The task's item as it stands now; None if there is none. Raises StoreUnavailable, ItemUnreadable."""
@@ -54,7 +55,7 @@ class Parts:
     def mend(self, task: Task, error: ItemUnreadable) -> Item | None:
         """Cancel a task whose item cannot be read; the item as it is then."""
         log.error("item unreadable", extra=error.facts | {"then": "cancelled"})
-        return self.store.mend(task, self.clock())
+        return mend(self.store, task, self.clock())
 
     def limits(self, task: Task) -> Limits:
         """Those of the task's provider; none where that has no sound file."""

@@ -11,6 +11,7 @@ from shared.errors import ItemUnreadable
 from shared.record import Record
 from shared.store import Store, Table, rows
 from shared.store.item import MAX_TEXT_BYTES, digest
+from shared.store.mend import mend
 from shared.store.rows import inflated, parse, parse_row, read, wired
 from shared.task import Task
 from shared.work.keeper import record_of
@@ -149,7 +150,7 @@ def test_a_damaged_item_is_mended_into_a_cancelled_one_that_keeps_what_can_be_re
     damage_item(dynamodb, TASK, damage)
     with pytest.raises(ItemUnreadable):
         store.get(TASK, clock())
-    item = store.mend(TASK, clock())
+    item = mend(store, TASK, clock())
     assert item
     assert item == store.get(TASK, clock())
     assert (item.status, item.notify, item.completed_at, item.updated_at) == ("cancelled", frozenset(), *[clock()] * 2)
@@ -167,8 +168,8 @@ def test_a_damaged_item_is_mended_into_a_cancelled_one_that_keeps_what_can_be_re
 
 def test_a_sound_item_is_not_mended(store: Store, clock: Clock) -> None:
     begun(store, clock)
-    assert store.mend(TASK, clock()) == store.get(TASK, clock())
-    assert store.mend(Task("example", "unknown"), clock()) is None
+    assert mend(store, TASK, clock()) == store.get(TASK, clock())
+    assert mend(store, Task("example", "unknown"), clock()) is None
 
 
 @pytest.mark.parametrize("damage", ["partial cut", "generation missing", "status a list"])
@@ -181,13 +182,13 @@ def test_what_changes_meanwhile_is_left_as_it_is(
 
     def beaten(*arguments: Any, **options: Any) -> Any:
         monkeypatch.setattr(store.table, "update", update)
-        assert store.mend(TASK, clock())
+        assert mend(store, TASK, clock())
         again = store.begin(TASK, store.get(TASK, clock()), {}, clock())
         assert again
         return update(*arguments, **options)
 
     monkeypatch.setattr(store.table, "update", beaten)
-    assert store.mend(TASK, clock() + 1) is None
+    assert mend(store, TASK, clock() + 1) is None
     item = store.get(TASK, clock())
     assert item
     assert item.status == "pending"

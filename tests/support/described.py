@@ -12,7 +12,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from local import ROOT
-from shared.api import batch, cancel, revive, serve, view
+from shared.api import batch, cancel, erase, revive, serve, view
 from shared.api.answer import Answer, problem
 from shared.api.callback import Receiver
 from shared.api.enqueue import Enqueuer
@@ -39,6 +39,8 @@ def conform(route: str, status: int, headers: Mapping[str, str], text: str) -> N
     assert {name for name, required in described.items() if required} <= told <= described.keys(), (route, status, told)
     if status == 304:
         assert text == ""
+    elif headers["Content-Type"].startswith("text/plain"):
+        assert "text/plain" in answer["content"]
     else:
         _validator(route, str(status), headers["Content-Type"]).validate(json.loads(text))
 
@@ -64,6 +66,7 @@ def held(patch: pytest.MonkeyPatch) -> None:
     for owner, name, routes in [
         (Enqueuer, "answer", ["POST /tasks"]), (batch, "answer", ["POST /tasks/batch"]),
         (cancel, "answer", ["DELETE /tasks", "DELETE /tasks/{provider}/{name}"]),
+        (erase, "answer", ["DELETE /erase", "DELETE /erase/{provider}/{name}"]),
         (revive, "answer", ["POST /tasks/revive"]), (view, "status", ["GET /tasks", "GET /tasks/{provider}/{name}"]),
         (Waiter, "answer", ["GET /tasks"]), (Receiver, "receive", ["POST /callbacks/{provider}/{token}"]),
     ]:  # fmt: skip
