@@ -31,8 +31,8 @@ _MEANINGS = {
 _GATEWAY = ("403", "413", "429", "502", "503", "504")  # what API Gateway may answer by itself
 _ASK = ("200 Task", "202 Task", "400", "409", "422 Task", "500", "503")
 _LOOK = ("200 Task", "304", "400", "404", "409", "500", "503")
-_ERASE = ("200 Task", "400", "404", "500", "503")
 _END = ("200 Task", "400", "404", "409", "500", "503")
+_HEAR = ("200 Received", "400", "404", "409", "500", "503")
 _BY_NAME = ("name!", "provider")
 _ROUTES: dict[str, tuple[str, str, tuple[str, ...], str, tuple[str, ...]]] = {
     "GET /": ("ask", "Ask for a task by its name", ("task-name!", "provider", "Prefer", "Cache-Control"), "", _ASK),
@@ -50,16 +50,12 @@ _ROUTES: dict[str, tuple[str, str, tuple[str, ...], str, tuple[str, ...]]] = {
     "GET /tasks/{provider}/{name}": ("look", "Look at a task", ("If-None-Match", "Prefer"), "", _LOOK),
     "DELETE /tasks": ("cancelByQuery", "Cancel a task", _BY_NAME, "", _END),
     "DELETE /tasks/{provider}/{name}": ("cancel", "Cancel a task", (), "", _END),
-    "DELETE /erase": ("eraseByQuery", "Erase what a task holds", _BY_NAME, "", _ERASE),
-    "DELETE /erase/{provider}/{name}": ("erase", "Erase what a task holds", (), "", _ERASE),
-    "GET /callbacks/{provider}/{token}": (
-        "callBackByGet", "For providers that know only GET: there is news of a task", (), "",
-        ("200 Received", "400", "404", "409", "500", "503"),
-    ),
+    "DELETE /erase": ("eraseByQuery", "Erase what a task holds", _BY_NAME, "", _END),
+    "DELETE /erase/{provider}/{name}": ("erase", "Erase what a task holds", (), "", _END),
     "POST /callbacks/{provider}/{token}": (
-        "callBack", "For providers: tell that there is news of a task", (), "*",
-        ("200 Received", "400", "404", "409", "500", "503"),
+        "callBack", "For providers: tell that there is news of a task", ("validationToken",), "*", _HEAR,
     ),
+    "GET /callbacks/{provider}/{token}": ("callBackByGet", "The same without a body", (), "", _HEAR),
 }  # fmt: skip
 """For each route: its name, what it does, its parameters (`!` those it needs), its body and its answers."""
 
@@ -70,6 +66,7 @@ _PARAMETERS: dict[str, tuple[str, Node, str]] = {
     "task-name": ("query", _NAME, "The task's name."),
     "name": ("query", _NAME, "The task's name."),
     "provider": ("query", _PROVIDER, "Whose task it is; without it, the default provider's."),
+    "validationToken": ("query", _TEXT, "A handshake: answered as it is, as plain text."),
     "Prefer": ("header", _TEXT, f"`wait=N`, up to {LONGEST_WAIT_SECONDS} seconds, or `respond-async` (RFC 7240)."),
     "Cache-Control": ("header", _TEXT, "`no-cache`, `max-age=N`, `stale-while-revalidate=N` (RFC 9111, RFC 5861)."),
     "If-None-Match": ("header", _TEXT, "The ETag of the answer that is known (RFC 9110)."),
@@ -127,7 +124,7 @@ def _operation(route: str, path: str) -> Node:
         status: _answer(status, of_ours.get(status), name, is_ours=status in of_ours)
         for status in sorted(of_ours.keys() | set(_GATEWAY))
     }
-    if "{token}" in path:
+    if "/callbacks/" in path:
         made["security"] = []
     return made
 
@@ -155,14 +152,11 @@ def _answer(status: str, body: str | None, operation: str, *, is_ours: bool) -> 
     }
     if status == "304":
         return made
+    if body == "Received":
+        made["headers"]["X-Content-Type-Options"] = {"description": "With plain text.", "schema": _TEXT}
     kinds = [("application/json", body)] if body else [PROBLEM, *([MESSAGE] if status in _GATEWAY else [])]
     content: Node = {kind: {"schema": _ref(name)} for kind, name in kinds}
-    if operation == "callBack" and status == "200":  # a handshake's text, given back as it came
-        content["text/plain"] = {"schema": _TEXT}
-        made["headers"]["X-Content-Type-Options"] = {
-            "description": "`nosniff` beside such a text.", "required": False, "schema": _TEXT,
-        }  # fmt: skip
-    return made | {"content": content}
+    return made | {"content": content | ({"text/plain": {"schema": _TEXT}} if body == "Received" else {})}
 
 
 def _ref(name: str) -> Node:

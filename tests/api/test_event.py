@@ -37,8 +37,8 @@ def shape(request: pytest.FixtureRequest) -> Callable[..., Event]:
 
 def test_every_route_of_the_template_is_answered_and_no_other() -> None:
     deployed = {f"{one.method} {one.path}" for one in routes()}
-    callbacks = {f"{method} /callbacks/{{provider}}/{{token}}" for method in ("GET", "POST")}
-    assert deployed == enqueue.ROUTES.keys() | callbacks
+    hooks = {f"{method} /callbacks/{{provider}}/{{token}}" for method in ("GET", "POST")}
+    assert deployed == enqueue.ROUTES.keys() | hooks
 
 
 @pytest.mark.parametrize("base", BASES)

@@ -190,9 +190,11 @@ _TARGETS = [
     "/?task-name=%FF", "/tasks?name=" + "%CC%81" * 1500, "/tasks/example/" + "%CC%81%CC%A3" * 1300,
     "/?" + "&a=b" * 3000,
 ]  # fmt: skip
+# the fakes cannot erase: tests/api/test_erase.py has that over the real clients
 _KNOWN = [
     (one.method, one.path.replace("{provider}", "example").replace("{name}", "a").replace("{token}", "t"))
     for one in routes()
+    if not one.path.startswith("/erase")
 ]
 calls = st.one_of(
     st.sampled_from(_KNOWN), st.tuples(st.sampled_from(["GET", "POST", "DELETE", "PUT"]), st.sampled_from(_TARGETS))

@@ -35,7 +35,7 @@ def conform(route: str, status: int, headers: Mapping[str, str], text: str) -> N
     answer = answers.get(str(status))
     assert answer, f"{route}: {status} is not described"
     told = {name.lower() for name in headers} - {"content-type"}
-    described = {name.lower(): one["required"] for name, one in answer["headers"].items()}
+    described = {name.lower(): one.get("required", False) for name, one in answer["headers"].items()}
     assert {name for name, required in described.items() if required} <= told <= described.keys(), (route, status, told)
     if status == 304:
         assert text == ""
@@ -65,8 +65,8 @@ def held(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(serve, "answered", answered)
     for owner, name, routes in [
         (Enqueuer, "answer", ["POST /tasks"]), (batch, "answer", ["POST /tasks/batch"]),
-        (cancel, "answer", ["DELETE /tasks", "DELETE /tasks/{provider}/{name}"]),
         (erase, "answer", ["DELETE /erase", "DELETE /erase/{provider}/{name}"]),
+        (cancel, "answer", ["DELETE /tasks", "DELETE /tasks/{provider}/{name}"]),
         (revive, "answer", ["POST /tasks/revive"]), (view, "status", ["GET /tasks", "GET /tasks/{provider}/{name}"]),
         (Waiter, "answer", ["GET /tasks"]), (Receiver, "receive", ["POST /callbacks/{provider}/{token}"]),
     ]:  # fmt: skip
