@@ -32,7 +32,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`providers` by name; `clock` tells epoch milliseconds, as the store has them; `budget`: what data may be shown."""
+    """`providers` by name; `clock` tells epoch milliseconds, as the store has them; `budget`: what may be shown."""
 
     store: Store
     queue: Queue
