@@ -56,10 +56,27 @@ def client_of(url: str) -> Client:
     """
     scheme, _, rest = url.partition("://")
     if scheme.endswith("-cluster"):
-        return Cluster(f"{scheme.removesuffix('-cluster')}://{rest}", **OPTIONS)
+        return Cluster(f"{scheme.removesuffix('-cluster')}://{rest}", redis_connect_func=_greet, **OPTIONS)
     retry = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError, ReadOnlyError))
-    client: Redis = Redis.from_url(url, retry=retry, **OPTIONS)
+    client: Redis = Redis.from_url(url, retry=retry, redis_connect_func=_connected, **OPTIONS)
     return client
+
+
+def _connected(connection: Any) -> None:
+    connection.on_connect()
+    _greet(connection)
+
+
+def _greet(connection: Any) -> None:
+    """Over TLS say something to a server that nothing else was said to.
+
+    Its session tickets come after the handshake, and redis-py takes a new connection with something to read for a
+    broken one.
+    """
+    has_spoken = connection.username or connection.password or connection.db
+    if isinstance(connection, SSLConnection) and not has_spoken:
+        connection.send_command("PING", check_health=False)
+        connection.read_response()
 
 
 def scan(client: Client, key: str, count: int) -> set[bytes]:
