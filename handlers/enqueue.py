@@ -43,7 +43,7 @@ def cancel_task(call: ApiCall, _: Remaining) -> Answer:
 
 
 def erase_task(call: ApiCall, _: Remaining) -> Answer:
-    return erase.answer(wiring.parts(), request.named_in_url(call, _default()), call.caller)
+    return erase.answer(wiring.parts(), request.named_in_url(call, _default()))
 
 
 ROUTES: Mapping[str, Callable[[ApiCall, Remaining], Answer]] = {
@@ -62,14 +62,14 @@ ROUTES: Mapping[str, Callable[[ApiCall, Remaining], Answer]] = {
 
 def handler(event: Any, context: LambdaContext) -> dict[str, Any]:
     """Answer one API Gateway event; every answer's body is text."""
-    wiring.logger()  # makes what shared/ logs JSON
     return served(event, lambda call: _routed(call, lambda: context.get_remaining_time_in_millis() / 1000))
 
 
 def _routed(call: ApiCall, remaining: Remaining) -> Answer:
     if call.route not in ROUTES:
         raise NotFound("there is no such route", field="path")
-    return ROUTES[call.route](call, remaining)
+    with wiring.logger().append_context_keys(caller=call.caller):  # who asked, in each line about what came of it
+        return ROUTES[call.route](call, remaining)
 
 
 def _default() -> str:

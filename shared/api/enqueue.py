@@ -98,7 +98,7 @@ class Enqueuer:
             now, since = self.parts.clock(), self.worker.instant()
             begun = self.parts.store.begin(task, item, input_, now, group=group, notify=request.notify)  # 2. begin
             if begun:
-                log.debug("begun", extra=facts(begun))
+                log.info("begun", extra=facts(begun))
                 stale = request.prefers.stale_seconds
                 may_answer = item and item.status == "completed" and self._answers(request, provider, item, stale)
                 return Begun(begun, record_of(begun), provider, request.prefers, item if may_answer else None, since)

@@ -17,8 +17,8 @@ from shared.work.keeper import CANCEL_SECONDS, record_of
 from shared.work.parts import Parts
 
 
-def answer(parts: Parts, task: Task, caller: str | None) -> Answer:
-    """Erase what the task holds, in whatever state it is; repeatable. `caller`: who asks, for the log.
+def answer(parts: Parts, task: Task) -> Answer:
+    """Erase what the task holds, in whatever state it is; repeatable.
 
     Raises NotFound, also where there was something without an item and is no more; Unavailable where not all could be
     done: then a repetition does the rest.
@@ -31,7 +31,7 @@ def answer(parts: Parts, task: Task, caller: str | None) -> Answer:
         raise Unavailable("not everything could be erased now: repeat this request until it is answered") from error
     if item is None:
         raise NotFound(f"there is no task {task.id}", field="name")
-    log.info("erased", extra=facts(item) | ({"caller": caller} if caller else {}))
+    log.info("erased", extra=facts(item))
     return view.stored(parts, item)
 
 

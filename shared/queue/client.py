@@ -73,8 +73,8 @@ def _greet(connection: Any) -> None:
     Its session tickets come after the handshake, and redis-py takes a new connection with something to read for a
     broken one.
     """
-    has_spoken = connection.username or connection.password or connection.db
-    if isinstance(connection, SSLConnection) and not has_spoken:
+    has_tls, has_spoken = isinstance(connection, SSLConnection), connection.username or connection.password
+    if has_tls and not has_spoken and not connection.db:
         connection.send_command("PING", check_health=False)
         connection.read_response()
 

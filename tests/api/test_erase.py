@@ -29,7 +29,6 @@ TASK = Task("job", "a")
 SECRET = "S3CRET"
 """Stands in all that these tasks hold."""
 LARGE = {"rows": SECRET, "noise": random.Random(1).randbytes(9000).hex()}
-CALLER = "arn:aws:iam::123456789012:user/officer"
 TOMBSTONE = {
     "task_id", "status", "generation", "created_at", "updated_at", "completed_at", "expires_at", "erased_at",
     "input", "input_digest",
@@ -43,7 +42,7 @@ class Registry(Backend):
     s3: Any
 
     def erase(self, task: Task = TASK) -> Answer:
-        return erase.answer(self.all(), task, CALLER)
+        return erase.answer(self.all(), task)
 
     def all(self) -> Any:
         return self.parts({"job": self.simulator.provider(JOB)})
@@ -462,8 +461,8 @@ def test_an_erasure_is_one_line_without_content(registry: Registry, caplog: pyte
     item = registry.completed()
     registry.erase()
     (line,) = [one for one in caplog.records if one.levelno >= logging.INFO]
-    facts = {name: vars(line)[name] for name in ("message", "provider", "task", "generation", "caller")}
-    said = {"provider": "job", "task": "a", "generation": item.generation, "caller": CALLER}
+    facts = {name: vars(line)[name] for name in ("message", "provider", "task", "generation")}
+    said = {"provider": "job", "task": "a", "generation": item.generation}
     assert facts == {"message": "erased"} | said
     assert SECRET not in caplog.text
 

@@ -110,7 +110,7 @@ def test_all_goes_well_over_tls_with_a_private_authority_as_a_user_who_may_only_
 
 @pytest.mark.promise("faults", "TLS with a private authority, a user with few rights, wrong credentials")
 def test_a_server_with_tls_and_without_users_is_reached_each_time(guarded: Guarded, tmp_path: Path) -> None:
-    """Its session tickets come when they please: of fresh connections some had one to read, and were taken for broken."""
+    """Its session tickets come when they please: fresh connections that had one to read were taken for broken."""
     way = guarded[1].replace("meanwhile:s3cret@", "") + f"?ssl_ca_certs={tmp_path / 'certificate.pem'}"
     for _ in range(30):
         Queue(client_of(way), PREFIX).look([Task("job", NAME)])
