@@ -25,7 +25,7 @@ _MEANINGS = {
     "429": "API Gateway's own: too many requests.",
     "500": "A fault of Meanwhile's own.",
     "502": "API Gateway's own: the function failed.",
-    "503": "Nothing was accepted; try again after `Retry-After` seconds.",
+    "503": "Nothing was accepted, or not everything is erased yet; try again after `Retry-After` seconds.",
     "504": "API Gateway's own: there was no answer in 29 seconds.",
 }
 _GATEWAY = ("403", "413", "429", "502", "503", "504")  # what API Gateway may answer by itself

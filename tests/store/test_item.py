@@ -91,7 +91,7 @@ def test_all_bounds_together_fit_into_an_item() -> None:
     largest = {
         "task_id": 64 + 1 + BOUNDS["name"].most, "status": 9, "open": 64 + 3, "input_digest": 64, "begun_by": 16,
         "group": BOUNDS["group"].most, "notify": BOUNDS["notify"].most * MAX_NOTIFY, "holder": 8, "attempt": 100,
-        **dict.fromkeys(("generation", "created_at", "updated_at", "completed_at", "expires_at"), 21),
+        **dict.fromkeys(("generation", "created_at", "updated_at", "completed_at", "expires_at", "erased_at"), 21),
         **dict.fromkeys(("turn", "finished", "crashes", "news", "told_at"), 21), **MAX_VALUE_BYTES,
     }  # fmt: skip
     assert set(Item.__slots__) - {"task", "submitted_at", "resubmits", "replied_at"} <= largest.keys()
