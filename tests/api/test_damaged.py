@@ -10,8 +10,9 @@ from shared.api import cancel, revive, view
 from shared.api.answer import Answer, problem
 from shared.api.request import TaskRequest
 from shared.errors import ItemUnreadable
-from shared.store import Item
+from shared.store import Item, Store
 from shared.task import Task
+from shared.work import parts
 from shared.work.keeper import record_of
 from tests.api.test_callback import Hook
 from tests.support.api_events import rest
@@ -115,7 +116,7 @@ def test_in_a_batch_it_harms_no_neighbour(front: Front, monkeypatch: pytest.Monk
     requests = [TaskRequest(task=Task("job", name)) for name in ("b", "a", "c")]
     assert [one["status"] for one in front.results(*requests)] == [202, 202, 202]
     damage_item(front.dynamodb_client, TASK, "status a list")
-    monkeypatch.setattr(front.store, "mend", front.store.get)  # as if it were damaged again and again
+    monkeypatch.setattr(parts, "mend", Store.get)  # as if it were damaged again and again
     found = front.results(*requests)
     assert [one["status"] for one in found] == [202, 409, 202]
     assert found[1]["body"]["attribute"] == "status"
