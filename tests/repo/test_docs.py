@@ -85,3 +85,17 @@ def test_the_page_on_operations_has_every_metric_and_every_message_of_the_log() 
     messages = re.findall(r'log(?:ger\(\))?\.(?:info|warning|error|exception)\(\s*"([^"]+)"', code)
     assert len(messages) > 20
     assert [word for word in (*METRICS, *sorted(set(messages))) if f"`{word}`" not in page] == []
+
+
+def test_each_test_that_the_threat_model_names_is_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+    assert len(named) > 20
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path, _ in named}
+    assert [f"{path}::{name}" for path, name in named if f"def {name}(" not in texts[path]] == []
+
+
+def test_each_line_of_the_threat_model_names_one() -> None:
+    _, _, table = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("|---|---|---|---|\n")
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    assert rows
+    assert [row for row in rows if "::" not in row] == []
