@@ -57,6 +57,8 @@ class Receiver:
         try:
             found = self.urls.find(callback.provider, callback.token) if self.urls and provider else None
             if provider is None or found is None:
+                known = callback.provider if provider else None
+                log.warning("callback refused", extra={"provider": known, "reason": "token"})
                 raise _unknown()
             told = self._told(callback, provider.rules.callback, found)
         except SecretUnavailable as error:

@@ -721,8 +721,14 @@ def test_a_header_that_comes_twice_and_in_any_case_is_read_as_one(hook: Hook, de
 
 @pytest.mark.promise("callbacks", "no forged, altered or guessed URL leads to a task")
 @pytest.mark.parametrize("shape", [rest, http])
-def test_a_forged_token_and_a_path_without_one_are_answered_alike(deployed: Any, shape: Any) -> None:
-    answers = [deployed(shape("POST", path, "{}")) for path in ("/callbacks/example/forged", "/callbacks/x", "/")]
+def test_a_forged_token_and_a_path_without_one_are_answered_alike(
+    deployed: Any, shape: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = ("/callbacks/example/forged", "/callbacks/x", "/", "/callbacks/unknown/forged")
+    answers = [deployed(shape("POST", path, "{}")) for path in paths]
+    refused = [vars(line) for line in caplog.records if line.message == "callback refused"]
+    assert [(line["provider"], line["reason"]) for line in refused] == [("example", "token"), (None, "token")]
+    assert "forged" not in str([line["provider"] for line in refused])
     assert {(answer["statusCode"], answer["body"]) for answer in answers} == {(404, answers[0]["body"])}
     assert answers[0]["headers"]["Content-Type"] == "application/problem+json"
 
