@@ -92,6 +92,7 @@ bench: $(VENV)/ready ## what it costs, each figure beside its target: some minut
 	$(VENV)/bin/python -m benchmarks.queue --keep
 	$(VENV)/bin/python -m benchmarks.enqueue --keep
 	$(VENV)/bin/python -m benchmarks.cold_start --keep
+	$(VENV)/bin/python -m benchmarks.memory --keep
 	$(VENV)/bin/python -m benchmarks.lateness --keep
 
 # Peers that a benchmark measures beside Meanwhile, each in an environment of its own; one that cannot be installed is skipped.
