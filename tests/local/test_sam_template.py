@@ -27,6 +27,7 @@ def test_every_route_leads_to_its_function() -> None:
     task = "/tasks/{provider}/{name}"
     looks = {Route("GET", path, "StatusFunction") for path in ("/tasks", task)}
     asked = f"GET /,POST /tasks,DELETE /tasks,DELETE {task},POST /tasks/revive,POST /tasks/batch"
+    asked += ",DELETE /erase,DELETE /erase/{provider}/{name}"
     others = set(routes()) - callbacks - looks
     assert {f"{route.method} {route.path}" for route in others} == set(asked.split(","))
     assert {route.function for route in others} == {"EnqueueFunction"}
