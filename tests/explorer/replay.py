@@ -213,7 +213,7 @@ def traced_by(tracer: Any) -> Iterator[Any]:
 def run(kind: Kind, replay: Replay, rules: Rules, scenario: Scenario) -> Any:
     queue, store = cast(Queue, Proxy(replay, "queue")), cast(Store, Proxy(replay, "store"))
     transport = cast(Transport, Proxy(replay, "provider"))
-    provider = Provider(rules, transport, Credentials((), _no_secret, transport), Random(0))
+    provider = Provider(rules, transport, Credentials((), _key, transport), Random(0))
     providers = {PROVIDER: provider}
     parts = Parts(store, queue, providers, WOKEN if scenario.woken else SETTINGS, _clock)
     worker = Worker(parts)
@@ -253,10 +253,6 @@ def _key(reference: str, *, fresh: bool) -> str:
 
 def _tells_nobody(target: str, item: Item) -> None:
     raise Defect(f"nobody waits for {item.task}")
-
-
-def _no_secret(reference: str, *, fresh: bool) -> str:
-    raise Defect(f"nobody names {reference}")
 
 
 def _clock() -> int:
