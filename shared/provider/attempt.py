@@ -169,7 +169,8 @@ class Attempt:
     def learn(self, reply: Decoded) -> None:
         """Keep what a pending reply tells: partial data, where there is any, and progress."""
         partial = self.rules.partial.of(reply.envelope)
-        partial = self.record.partial if partial is None else partial
+        if self.rules.partial.is_nothing(partial, reply.envelope):
+            partial = self.record.partial
         progress = self.rules.progress.of(reply.envelope)
         self.record = replace(self.record, partial=partial, progress=progress, unauthorized_at=None)
 

@@ -117,7 +117,11 @@ def test_a_success_with_nothing_is_tried_again(said: Says) -> None:
     assert told(fetched(said)) == told(polled(said, **BY_STATUS)) == ("retry", "no-data")
 
 
-@pytest.mark.parametrize("data", ["body.rows", "body.rows[].id", "{rows: body.rows, sum: body.sum}", "[body.rows]"])
+@pytest.mark.parametrize("data", [
+    "body.rows", "body.rows[].id", "{rows: body.rows, sum: body.sum}", "[body.rows]", "body.{rows: rows, sum: sum}",
+    "body | {rows: rows}", "{all: {rows: body.rows}, sum: body.sum}", "merge({a: body.rows}, {b: body.sum})",
+    "to_array(body.rows)", "to_string(body.rows)",
+])  # fmt: skip
 def test_a_success_whose_data_finds_nothing_is_tried_again(data: str) -> None:
     for body in ({"status": "completed"}, {"status": "completed", "rows": None}):
         assert told(polled(Says(200, body), data=data)) == ("retry", "no-data")
@@ -130,6 +134,16 @@ def test_a_success_whose_data_finds_nothing_is_tried_again(data: str) -> None:
 ])  # fmt: skip
 def test_data_that_are_there_are_data_however_little(data: str, body: dict[str, Any], value: Any) -> None:
     assert told(polled(Says(200, {"status": "completed"} | body), data=data)) == ("completed", value)
+
+
+@pytest.mark.parametrize("data", ["{rows: body.rows, n: body.n}", "body.{rows: rows, n: n}"])
+def test_what_is_known_so_far_is_not_lost_to_nothing(data: str) -> None:
+    running = {"status": "running", "rows": [1], "n": 5}
+    with Site(lambda _: Says(200, running)) as site:
+        asked = provider(rules(site.url, **POLLED, data=data))
+        first = ask(asked, submitted())
+        running = {"status": "running"}
+        assert ask(asked, first.record).record.partial == first.record.partial == {"rows": [1], "n": 5}
 
 
 def test_a_file_says_what_a_success_must_have() -> None:

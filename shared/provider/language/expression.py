@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import jmespath
 from jmespath.exceptions import JMESPathError
+from jmespath.visitor import TreeInterpreter
 
 from shared.codec import Json, canonical
 from shared.errors import ProviderFileError
@@ -12,7 +13,9 @@ _STEPS = frozenset(
     {"subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten"}
 )
 """Nodes of a syntax tree whose first child alone is evaluated over the root."""
-_MADE = ("multi_select_dict", "multi_select_list")
+_MADE = frozenset({"multi_select_dict", "multi_select_list", "key_val_pair"})
+_MAKERS = frozenset({"merge", "to_array", "to_string"})
+"""Functions that make a value even of nulls, as nodes of `_MADE` do."""
 _FAILURES = (JMESPathError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What jmespath raises for values that an expression does not fit: mixed comparisons, steps of 0, huge numbers."""
 
@@ -41,15 +44,52 @@ class Expression:
             return None
         return found
 
-    def is_nothing(self, found: Json) -> bool:
-        """Whether it has found nothing: null, or an object or list that it made itself, of nothing but nulls."""
-        if self._compiled.parsed["type"] in _MADE and found:
-            return all(one is None for one in (found.values() if isinstance(found, dict) else found))
-        return found is None
+    def is_nothing(self, found: Json, value: Json) -> bool:
+        """Whether it has found nothing in `value`: null, or what it made itself of nothing but nulls."""
+        try:
+            return found is None or (_is_void(self._compiled.parsed, value) and found == self.of(value))
+        except _FAILURES:
+            return False
 
     def refers_to(self, root: str) -> bool:
         """Whether the expression reads the name `root` of what it is evaluated over."""
         return any(name == root for name, _ in self.references)
+
+
+def _is_void(node: Json, value: Json) -> bool:
+    """Whether the last step of a syntax tree makes a value, and finds nothing for it: constants alone are no finding.
+
+    Rows that were found are something, whatever an expression makes of each.
+    """
+    match node:
+        case {"type": "subexpression" | "pipe", "children": [*steps, last]}:
+            for step in steps:
+                value = _visit(step, value)
+            return _is_void(last, value)
+        case {"type": "or_expression" | "and_expression" as kind, "children": [left, right]}:
+            return _is_void(left if _is_true(_visit(left, value)) == (kind == "or_expression") else right, value)
+        case {"type": kind, "children": [left, *_]} if kind in _STEPS:
+            return _is_void(left, value)
+        case {"children": children} if _makes(node):
+            parts = [part for part in children if not _is_constant(part)]
+            return bool(parts) and all(_visit(part, value) is None or _is_void(part, value) for part in parts)
+    return False
+
+
+def _makes(node: Json) -> bool:
+    return node["type"] in _MADE or (node["type"] == "function_expression" and node["value"] in _MAKERS)
+
+
+def _is_constant(node: Json) -> bool:
+    return node["type"] == "literal" or (_makes(node) and all(map(_is_constant, node["children"])))
+
+
+def _is_true(value: Json) -> bool:
+    return value is not False and value not in (None, "", [], {})
+
+
+def _visit(node: Json, value: Json) -> Json:
+    return TreeInterpreter().visit(node, value)
 
 
 def _references(node: Json) -> Iterator[tuple[str, str | None]]:

@@ -117,7 +117,7 @@ class Rules(Part, frozen=True, kw_only=True):
         if self.require is not ABSENT:
             met = self.require.of(envelope)
             return met is not None and met is not False
-        if not self.data.is_nothing(data) or self.data.text.strip("`") == "null":
+        if not self.data.is_nothing(data, envelope) or self.data.text.strip("`") == "null":
             return True
         status = envelope["statusCode"]
         named = (one.any_of for one in self.acceptors if one.state == "success" and one.is_about_status)
