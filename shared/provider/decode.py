@@ -15,6 +15,15 @@ from shared.provider.wire.message import Reply
 _NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 """Text encodings of Python that are not charsets; decoding some takes the square of the length."""
 _PARTIAL = (206, 226)
+LONGEST_MESSAGE = 1000  # characters of one line that may be words and not names
+_PARAMETER = re.compile(r"(?<![\w-])([\w-]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;,]*)")
+_GENERIC = frozenset({
+    "", "*/*", "text", "text/plain", "text/comma-separated-values", "text/x-comma-separated-values",
+    "application/octet-stream", "application/x-octet-stream", "binary/octet-stream", "application/binary",
+    "application/download", "application/x-download", "application/force-download", "application/vnd.ms-excel",
+    "application/unknown", "application/x-unknown", "unknown/unknown", "application/gzip", "application/x-gzip",
+})  # fmt: skip
+"""Content types that a table may have beside those that name CSV: they say nothing, or are what servers make of it."""
 _PAGE = re.compile(r"<(?:!doctype|!--|\?xml|(?:html|head|body|title|script|style|meta|center|h1)[\s/>])", re.IGNORECASE)
 _ELEMENT = re.compile(r"<([a-z][\w:.-]*)(?:\s[^<>]*)?>.*</\1\s*>", re.IGNORECASE | re.DOTALL)
 _TOLD = frozenset({"error", "errors", "fault", "exception", "message", "msg", "detail", "error_description"})
@@ -39,23 +48,35 @@ def decode(reply: Reply, decoding: Decoding) -> Json:
     if is_success:
         _check_whole(reply, content_type)
     kind = _kind(content_type, reply.body) if decoding == "auto" or not is_success else decoding
-    if not reply.body or reply.body.isspace():
-        is_table = kind == "csv" and reply.status in (200, 201, 203) and not re.search("html|xml|json", content_type)
-        return [] if is_table else None
+    empty: Json = [] if kind == "csv" and reply.status in (200, 201, 203) and _may_be_table(content_type) else None
+    if _is_blank(reply.body.removeprefix(codecs.BOM_UTF8)):
+        return empty
     if kind == "json":
         return _json(reply.body, _media(content_type))
-    text = _text(reply.body, "" if kind == "jsonl" else content_type)
+    parameters = _parameters(content_type)
+    text = _text(reply.body, "utf-8" if kind == "jsonl" else parameters.get("charset") or "utf-8")
+    if _is_blank(text):
+        return empty
     if is_success:
         _check_kind(text, content_type, kind, is_declared=decoding != "auto")
     if kind == "jsonl":
         return _lines(reply.body)
     if kind == "csv":
-        return rows(text, has_names=not re.search(r";\s*header\s*=\s*\"?absent\b", content_type))
+        return rows(text, has_names=parameters.get("header") != "absent")
     return text
 
 
 def _media(content_type: str) -> str:
     return content_type.partition(";")[0].strip()
+
+
+def _parameters(content_type: str) -> dict[str, str]:
+    """The parameters of a content type (RFC 9110, 5.6.6), and those that are written with blanks or single quotes."""
+    return {name: value.strip("\"'") for name, value in reversed(_PARAMETER.findall(content_type))}
+
+
+def _is_blank(body: bytes | str) -> bool:
+    return not body or body.isspace()
 
 
 def _kind(content_type: str, body: bytes) -> Decoding:
@@ -70,15 +91,18 @@ def _kind(content_type: str, body: bytes) -> Decoding:
 
 def _check_whole(reply: Reply, content_type: str) -> None:
     """Raise ValueError for a part (RFC 9110, 15.3.7; RFC 3229), and for an error that calls itself one (RFC 9457)."""
-    if reply.status in _PARTIAL and not _is_all(reply.headers.get("content-range", "")):
+    if reply.status in _PARTIAL and not _is_all(reply):
         raise ValueError(f"the body is a part of the whole (HTTP {reply.status})")
     if "problem+json" in content_type or "problem+xml" in content_type:
         raise ValueError("the body is an error (application/problem+json)")
 
 
-def _is_all(content_range: str) -> bool:
-    found = re.fullmatch(r"bytes 0-(\d{1,18})/(\d{1,18})", content_range.strip().lower())
-    return found is not None and int(found[1]) + 1 == int(found[2])
+def _is_all(reply: Reply) -> bool:
+    """Whether a part says that it is the whole, and is as long; of a packed body it is the length on the wire."""
+    found = re.fullmatch(r"bytes 0-(\d{1,18})/(\d{1,18})", reply.headers.get("content-range", "").strip().lower())
+    is_packed = "content-encoding" in reply.headers
+    length = reply.headers.get("content-length") if is_packed else str(len(reply.body))
+    return found is not None and length is not None and int(found[1]) + 1 == int(found[2]) == int(length)
 
 
 def _check_kind(text: str, content_type: str, kind: Decoding, *, is_declared: bool) -> None:
@@ -90,13 +114,29 @@ def _check_kind(text: str, content_type: str, kind: Decoding, *, is_declared: bo
     is_json = re.search(r"[/+]json$", media) is not None
     if kind == "csv":
         ends = r"[\r\n]" if media == "text/plain" else r"[,;\t\r\n]"  # a line of text alone is a message, not names
-        is_no_table = "csv" not in media and not re.search(ends, start.rstrip())
-        if is_json or is_no_table or _is_json(start):
+        line, has_names = start.rstrip(), _parameters(content_type).get("header") != "absent"
+        is_no_table = ("csv" not in media and not re.search(ends, line)) or (has_names and _is_message(line))
+        if not _may_be_table(content_type) or is_no_table or _is_json(start):
             raise ValueError("the body is no table")
     elif is_json and (kind == "text" or not re.search(r"[\r\n]", start.strip())):  # of lines, one may be the whole
         raise ValueError(f"the body is one JSON value, declared as {kind}")
     elif kind == "text" and is_declared and _is_error(start):
         raise ValueError("the body is an error in JSON, declared as text")
+
+
+def _may_be_table(content_type: str) -> bool:
+    media = _media(content_type)
+    return media in _GENERIC or ("csv" in media and not re.search("html|xml|json", media))
+
+
+def _is_message(text: str) -> bool:
+    """Whether a text is one line that is no names of columns: a value of JSON, `Error: busy, come back`, a sentence."""
+    if len(text) > LONGEST_MESSAGE or re.search(r"[\r\n]", text):
+        return False
+    last = re.split(r"[,;\t|]", text)[-1]
+    is_sentence = len(last.split()) > 2 and (last == text or text.endswith((".", "!", "?")))
+    tells = '"' not in text and re.search(r":(?:\s|$)", text) is not None
+    return is_sentence or tells or re.fullmatch(r"null|true|false|-?[\d.]+", text) is not None
 
 
 def _is_markup(start: str) -> bool:
@@ -133,10 +173,8 @@ def _lines(body: bytes) -> list[Json]:
     return [loads(line) for line in lines if line.strip()]
 
 
-def _text(body: bytes, content_type: str) -> str:
-    found = re.search(r"charset=\"?([\w.:-]+)", content_type)
-    name = found[1] if found else "utf-8"
+def _text(body: bytes, charset: str) -> str:
     with suppress(LookupError):  # none at all, or one that makes no text of bytes
-        if codecs.lookup(name).name not in _NO_CHARSETS:
-            return body.decode(name).removeprefix("\ufeff")
-    raise ValueError(f"unknown charset {name}")
+        if codecs.lookup(charset).name not in _NO_CHARSETS:
+            return body.decode(charset).removeprefix("\ufeff")
+    raise ValueError(f"unknown charset {charset}")

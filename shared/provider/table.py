@@ -45,8 +45,8 @@ def rows(text: str, *, has_names: bool = True) -> list[Json]:
         if cells > MAX_CELLS or len(found) * characters > MAX_NAMES:
             raise lines.fault(f"more than {MAX_CELLS} cells, or {MAX_NAMES} characters of names")
         is_short = len(values) < len(names)
-    if is_short and not text.endswith(("\n", "\r")):
-        raise lines.fault("the last line is cut: it has too few values, and no end")
+    if not text.endswith(("\n", "\r")) and (is_short or (names and not found)):
+        raise lines.fault("the last line is cut: it has too few values, or is the first, and no end")
     return found
 
 

@@ -51,7 +51,7 @@ def test_what_is_json_comes_out_exactly(body: bytes, value: Any) -> None:
 
 @pytest.mark.parametrize("decoding", ["auto", "json", "jsonl", "csv", "text"])
 @pytest.mark.parametrize("content_type", ["application/json", "application/x-ndjson", "text/plain", "text/html"])
-@pytest.mark.parametrize("body", [b"", b" \r\n"])
+@pytest.mark.parametrize("body", [b"", b" \r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
 def test_an_empty_body_is_null(decoding: str, content_type: str, body: bytes) -> None:
     is_table = decoding == "csv" and content_type in ("application/x-ndjson", "text/plain")
     assert decoded(body, content_type, decoding) == ([] if is_table and content_type == "text/plain" else None)
@@ -59,7 +59,9 @@ def test_an_empty_body_is_null(decoding: str, content_type: str, body: bytes) ->
 
 def test_an_empty_table_has_no_rows() -> None:
     assert decoded(b"", "text/csv") == decoded(b"\r\n", "text/csv; charset=utf-8") == decoded(b"", "", "csv") == []
+    assert decoded(b"\xef\xbb\xbf", "text/csv") == decoded(b"\xff\xfe", "text/csv; charset=utf-16") == []
     assert decoded(b"", "text/csv", status=204) is None
+    assert decoded(b"", "multipart/mixed", "csv") is None
     assert decoded(b"", "text/csv", status=404) is None
 
 
@@ -113,7 +115,9 @@ def test_a_table_in_no_utf8_is_refused() -> None:
         decoded(b"a\n\xff", "text/csv")
 
 
-@pytest.mark.parametrize("content_type", ["text/csv; header=absent", 'text/csv;charset=utf-8; Header="Absent"'])
+@pytest.mark.parametrize(
+    "content_type", ["text/csv; header=absent", "text/csv; header = absent", 'text/csv;charset=utf-8; Header="Absent"']
+)
 def test_a_table_without_names_loses_no_line(content_type: str) -> None:
     assert decoded(b"1,2\n3,3\n4", content_type) == [["1", "2"], ["3", "3"], ["4"]]
     assert decoded(b"1,2\n", "text/csv; header=present") == []
@@ -163,6 +167,15 @@ def test_an_answer_that_is_evidently_something_else_is_undecodable(
     ("", b'{"detail": "no"}', "text"),
     ("text/csv", b'{"error": "half, of', "auto"), ("text/csv", b"[1, 2]", "auto"),
     ("text/plain", b"Internal error\n", "csv"),
+    *[(kind, body, "csv") for kind in ("text/csv", "application/octet-stream") for body in (
+        b"Error: rate limit exceeded, try later\n", b"Error, try later", b"null", b"null\n", b"404\n", b"id,na", b"id",
+        b"Error:\n", b"Rate limit exceeded\r\n", b'"Internal server error"\n', b"Sorry, please come back later.\n",
+    )],
+    *[(kind, b"a,b\n1,2\n", "csv") for kind in (
+        "text/event-stream", "multipart/mixed; boundary=x", "text/tab-separated-values", "application/pdf", "image/png",
+        "application/x-ndjson", "application/csv+json",
+    )],
+    ("text/event-stream", b"event: x\ndata: 1\n\n", "csv"),
     ("application/json", b'{\n  "error": "busy"\n}', "jsonl"), ("application/json", b'"queued"', "text"),
 ])  # fmt: skip
 def test_json_that_comes_instead_of_what_is_declared_is_undecodable(
@@ -178,8 +191,15 @@ def test_json_that_comes_instead_of_what_is_declared_is_undecodable(
     ("text/plain", b'{"a": 1}', "text", '{"a": 1}'), ("text/html", b'{"a": 1}', "json", {"a": 1}),
     ("application/json", b'{"a": 1}\n{"a": 2}\n', "jsonl", [{"a": 1}, {"a": 2}]),
     ("", b'{"error": 1}', "jsonl", [{"error": 1}]),
-    ("application/octet-stream", b"a,b\n", "csv", []), ("text/csv", b"id", "auto", []),
-    ("text/plain", b"a < b", "auto", "a < b"),
+    ("application/octet-stream", b"a,b\n", "csv", []), ("text/csv", b"id\n", "auto", []),
+    ("text/plain", b"a < b", "auto", "a < b"), ("text/csv", b"error,count\r\n", "auto", []),
+    ("text/csv", b"Error code,First name,No.\n", "auto", []), ("text/csv", b'"Date: UTC",b\n', "auto", []),
+    ("text/csv", b"null,a\n", "auto", []),
+    ("text/csv; header=absent", b"1,Error: busy", "auto", [["1", "Error: busy"]]),
+    *[(kind, b"a,b\n1,2", "csv", [{"a": "1", "b": "2"}]) for kind in (
+        "", "text/plain", "text/csv", "application/csv", "text/x-csv", "application/octet-stream; charset=utf-8",
+        "application/vnd.ms-excel", "binary/octet-stream", "application/x-gzip", "TEXT/CSV, text/csv",
+    )],
 ])  # fmt: skip
 def test_what_only_looks_odd_is_believed(content_type: str, body: bytes, decoding: str, value: Any) -> None:
     assert decoded(body, content_type, decoding) == value
@@ -194,7 +214,9 @@ def test_an_error_is_read_as_what_it_says_whatever_the_data_are_declared_to_be(d
 @pytest.mark.parametrize(("status", "headers", "is_whole"), [
     (206, {}, False), (206, {"content-range": "bytes 0-6/8"}, False), (206, {"content-range": "bytes 1-7/8"}, False),
     (206, {"content-range": "bytes 0-7/*"}, False), (206, {"content-range": "bytes 0-7/8"}, True), (226, {}, False),
-    (203, {}, True),
+    (203, {}, True), (206, {"content-range": "bytes 0-6/7"}, False), (206, {"content-range": "bytes 0-8/9"}, False),
+    (206, {"content-range": "bytes 0-3/4", "content-encoding": "gzip"}, False),
+    (206, {"content-range": "bytes 0-3/4", "content-encoding": "gzip", "content-length": "4"}, True),
 ])  # fmt: skip
 def test_a_part_is_never_the_whole(status: int, headers: dict[str, str], is_whole: bool) -> None:
     reply = Reply(status, headers | {"content-type": "application/json"}, b'{"a": 1}', "http://a/b")
@@ -243,6 +265,11 @@ def test_a_table_may_have_as_many_cells_as_the_limit(
 @pytest.mark.parametrize(("content_type", "body", "text"), [
     ("text/plain", "ä".encode(), "ä"), ("text/plain; charset=latin-1", b"\xe4", "ä"),
     ('text/plain; charset="UTF-16"', "ä".encode("utf-16"), "ä"), ("text/plain;charset=windows-1252", b"\x80", "€"),
+    *[(f"text/plain; {said}", "ab".encode("utf-16-le"), "ab") for said in (
+        "charset = utf-16-le", "charset='utf-16-le'", 'charset = "UTF-16-LE"', "format=flowed;charset =utf-16-le ; a=b",
+        'a="; charset=x"; charset=utf-16-le', "charset=utf-16-le; charset=utf-8", "xcharset=x; charset=utf-16-le",
+    )],
+    ("text/plain; charset=", b"x", "x"), ("text/plain; charset", b"x", "x"),
     ("text/plain", b"\xef\xbb\xbfx", "x"), ("text/plain", b" x\n", " x\n"), ("text/plain", b'"queued"', '"queued"'),
 ])  # fmt: skip
 def test_text_is_read_in_its_charset(content_type: str, body: bytes, text: str) -> None:
