@@ -9,6 +9,7 @@ from http.cookiejar import DefaultCookiePolicy
 
 import requests
 import urllib3
+from urllib3 import HTTPHeaderDict
 
 from shared.codec import Json, dumps
 from shared.errors import TransportError
@@ -117,7 +118,7 @@ class Transport:
         request.prepare(call.method, call.url, headers=_HEADERS | headers, data=body, params=_query(call.query))
         timeout = (min(seconds, CONNECT_SECONDS), seconds)
         with self._session.send(request, stream=True, allow_redirects=False, timeout=timeout, proxies={}) as response:
-            headers = {name: _as_utf8(value) for name, value in response.headers.lower_items()}
+            headers = _headers(response.raw.headers)
             coding, content = headers.get("content-encoding", ""), bytearray()
             for chunk in response.raw.stream(65536, decode_content=False):
                 ROOM.take(len(chunk), end - self._clock())
@@ -179,6 +180,14 @@ def _redirected(
             raise TransportError("a redirect would take a body to another origin", reason=Reason.REDIRECTS)
         url, call = hide(url), abroad(call)
     return dataclasses.replace(call, url=url, query={})
+
+
+def _headers(sent: HTTPHeaderDict) -> dict[str, str]:
+    """The headers by name in lower case: what stands twice in one (RFC 9110, 5.3), but equal lines are one.
+
+    Proxies add what is there already, and `Location: /a, /a` would be another URL.
+    """
+    return {name.lower(): _as_utf8(", ".join(dict.fromkeys(sent.getlist(name)))) for name in sent}
 
 
 def _as_utf8(header: str) -> str:

@@ -376,7 +376,27 @@ def test_header_names_come_in_lower_case_and_a_repeated_header_in_one() -> None:
         assert send(site.url).headers == {"x-one": "a, b"}
 
 
+def test_equal_lines_of_one_header_are_one_and_others_are_joined() -> None:
+    """A proxy adds what is there already: `/a, /a` would be another URL, and gzip twice packed twice."""
+    packed = gzip.compress(b"rows")
+    lines = b"Location: /a\r\nlocation: /a\r\nRetry-After: 9\r\nRetry-After: 9\r\nContent-Encoding: gzip\r\n"
+    lines += b"Content-Encoding: gzip\r\nLink: <a>\r\nLink: <b>\r\nLink: <a>\r\nContent-Length: %d\r\n" % len(packed)
+    with Site(lambda _: b"HTTP/1.1 202 Taken\r\n" + lines + b"\r\n" + packed) as site:
+        reply = send(site.url)
+        known = {"location": "/a", "retry-after": "9", "content-encoding": "gzip", "link": "<a>, <b>"}
+        assert (reply.headers, reply.body) == (known | {"content-length": str(len(packed))}, b"rows")
+
+
 # --- redirects
+
+
+def test_a_redirect_that_says_twice_where_it_leads_leads_there() -> None:
+    def answer(seen: Seen) -> bytes | Says:
+        twice = b"HTTP/1.1 303 See\r\nLocation: /a\r\nLocation: /a\r\nContent-Length: 0\r\n\r\n"
+        return Says(200, "done") if seen.path == "/a" else twice
+
+    with Site(answer) as site:
+        assert send(site.url + "/s").body == b"done"
 
 
 def test_five_redirects_are_followed_and_no_sixth() -> None:
