@@ -15,6 +15,7 @@ from shared.provider.wire.message import Reply
 _NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 """Text encodings of Python that are not charsets; decoding some takes the square of the length."""
 _PARTIAL = (206, 226)
+_WITHOUT_CONTENT = (204, 205)  # whatever comes with one (RFC 9110, 15.3.5 and 15.3.6)
 LONGEST_MESSAGE = 1000  # characters of one line that may be words and not names
 _PARAMETER = re.compile(r"(?<![\w-])([\w-]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;,]*)")
 _GENERIC = frozenset({
@@ -49,7 +50,7 @@ def decode(reply: Reply, decoding: Decoding) -> Json:
         _check_whole(reply, content_type)
     kind = _kind(content_type, reply.body) if decoding == "auto" or not is_success else decoding
     empty: Json = [] if kind == "csv" and reply.status in (200, 201, 203) and _may_be_table(content_type) else None
-    if _is_blank(reply.body.removeprefix(codecs.BOM_UTF8)):
+    if reply.status in _WITHOUT_CONTENT or _is_blank(reply.body.removeprefix(codecs.BOM_UTF8)):
         return empty
     if kind == "json":
         return _json(reply.body, _media(content_type))

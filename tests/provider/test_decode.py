@@ -65,6 +65,11 @@ def test_an_empty_table_has_no_rows() -> None:
     assert decoded(b"", "text/csv", status=404) is None
 
 
+@pytest.mark.parametrize("status", [204, 205])
+def test_what_comes_with_a_status_that_has_no_content_is_none(status: int) -> None:
+    assert decoded(b'{"a": 1}', status=status) is decoded(b"a,b\n1,2\n", "text/csv", status=status) is None
+
+
 def test_a_url_is_the_value_where_the_operation_wants_no_more() -> None:
     assert decoded(b"<html>", decoding="url") == "http://a/b"
 
