@@ -59,12 +59,22 @@ def test_a_202_in_the_result_stage_is_pending_unless_an_acceptor_says_else() -> 
     assert told(fetched(building, acceptors=[DONE, done])) == ("completed", {"status": "building"})
 
 
+@pytest.mark.parametrize("expected", ["2XX", "20X", [200, "2XX"]])
+def test_a_range_that_is_a_success_takes_no_202_of_a_poll_or_result(expected: Any) -> None:
+    """C18."""
+    building = Says(202, {"status": "building"})
+    done = {"state": "success", "matcher": "status", "expected": expected}
+    assert fetched(building, acceptors=[DONE, done | {"on": ["result"]}])["is"] == "pending"
+    assert polled(building, acceptors=[done])["is"] == "pending"
+    assert told(polled(Says(200, {"data": 1}), acceptors=[done])) == ("completed", {"data": 1})
+
+
 @pytest.mark.parametrize("decode", ["csv", "text", "jsonl"])
 def test_a_202_may_be_another_kind_of_body_than_the_data_but_is_not_completed_with_it(decode: str) -> None:
     building = Says(202, {"status": "building"}, {"Content-Type": "application/json"})
     assert fetched(building, decode)["is"] == "pending"
-    any_2xx = [DONE, {"state": "success", "matcher": "status", "expected": "2XX", "on": ["result"]}]
-    assert told(fetched(building, decode, acceptors=any_2xx)) == ("retry", "undecodable")
+    named = [DONE, {"state": "success", "matcher": "status", "expected": 202, "on": ["result"]}]
+    assert told(fetched(building, decode, acceptors=named)) == ("retry", "undecodable")
     assert told(fetched(Says(202, "<html>", {"Content-Type": "text/html"}), decode)) == ("retry", "undecodable")
 
 

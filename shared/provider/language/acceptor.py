@@ -85,9 +85,19 @@ def judge(
 ) -> tuple[Verdict, Acceptor | None]:
     """What a reply means: the first acceptor that matches in one of `stages`, else by its HTTP status."""
     for acceptor in acceptors:
-        if acceptor.stages & stages and acceptor.matches(envelope):
+        is_asked = acceptor.stages & stages and not _passes_by(acceptor, stages, envelope["statusCode"])
+        if is_asked and acceptor.matches(envelope):
             return acceptor.state, acceptor
     return usual(envelope["statusCode"], is_result="result" in stages), None
+
+
+def _passes_by(acceptor: Acceptor, stages: set[Stage], status: int) -> bool:
+    """Whether it is a range such as `2XX` for a success, and the status 202: there is nothing yet (RFC 9110, 15.3.3).
+
+    To a submit that may be all that is asked for.
+    """
+    is_range = acceptor.matcher == "status" and acceptor.state == "success" and 202 not in acceptor.any_of
+    return is_range and status == 202 and "submit" not in stages
 
 
 def usual(status: int, *, is_result: bool) -> Verdict:
