@@ -8,6 +8,7 @@ from pathlib import Path
 from local.provider import mistakes
 from local.provider.advice import advised
 from local.provider.explain import sentences
+from local.provider.situations import unplayed
 from local.provider.violations import violations
 from local.provider.warnings import warnings
 from shared.codec import Json, loads
@@ -20,12 +21,16 @@ from shared.task import is_provider_name
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is to be said of a file: faults make it unusable, warnings do not. Without faults, what it will do."""
+    """What is to be said of a file: faults make it unusable, warnings do not. Without faults, what it will do.
+
+    Notes say what was not checked.
+    """
 
     path: Path
     faults: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """The report for people."""
@@ -36,6 +41,7 @@ class Report:
         yield f"{self.path}: sound"
         yield from (f"  {sentence}" for sentence in self.sentences)
         yield from (f"  warning: {warning}" for warning in self.warnings)
+        yield from (f"  note: {note}" for note in self.notes)
 
 
 def check(path: Path, settings: Settings) -> Report:
@@ -56,7 +62,7 @@ def check(path: Path, settings: Settings) -> Report:
     if found:
         return Report(path, _sorted(found, value))
     told = tuple(sentences(rules, settings.first_answer_seconds))
-    return Report(path, (), tuple(warnings(rules, settings)), told)
+    return Report(path, (), tuple(warnings(rules, settings)), told, tuple(unplayed(rules)))
 
 
 def _sorted(found: list[str], file: Json) -> tuple[str, ...]:

@@ -26,6 +26,14 @@ def _put(node: Json, value: Json, root: dict[str, Json]) -> bool:
             return _put(left, True, root) and _put(right, value, root)
         case {"type": "comparator", "value": sign, "children": [left, right]} if isinstance(value, bool):
             return _compare(sign if value else _OPPOSITE[sign], left, right, root)
+        case {"type": "not_expression", "children": [one]} if isinstance(value, bool):
+            return _put(one, not value, root)
+        case {
+            "type": "function_expression",
+            "value": "contains",
+            "children": [{"type": "multi_select_list", "children": [{"type": "literal", "value": known}, *_]}, one],
+        } if isinstance(value, bool):
+            return _put(one, known if value else "some", root)
         case {"type": "function_expression", "value": "to_string" | "to_number", "children": [one]}:
             return _put(one, value, root)
     return False

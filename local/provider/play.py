@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ from local.provider.planted import plant
 from local.provider.replay import without_jitter
 from local.provider.script import secret, token_urls
 from local.provider.usual import CannotBePlayedError, Usual
-from shared.codec import Json
+from shared.codec import Json, dumps
 from shared.errors import TransportError
 from shared.outcome import Completed, Failed, Outcome, Pending, Retry
 from shared.provider import Provider
@@ -27,6 +28,8 @@ from shared.record import Record
 from shared.task import Task
 
 ATTEMPTS = 8  # within so many each script has come to its end
+NOT_YET = "there is nothing yet"
+"""A word of what is no data."""
 _TAG = "X-Played"  # a header that tells which operation a request is
 _START = 1_767_225_600_000
 
@@ -47,8 +50,9 @@ class Play(Transport):
     def completes(self) -> bool:
         """Whether it completes with data, once all of the script was said."""
         *_, last = self._outcomes()
-        was_said = all(self._asked[tag] >= len(said) for tag, said in self._script.items())
-        return was_said and isinstance(last, Completed) and (last.data is not None or self._rules.data.text == "null")
+        if not isinstance(last, Completed) or any(self._asked[tag] < len(said) for tag, said in self._script.items()):
+            return False
+        return NOT_YET not in dumps(last.data) and (last.data is not None or self._rules.data.text == "null")
 
     def once(self, call: Call, seconds: float, allowed: frozenset[Origin]) -> Reply:  # noqa: ARG002 (nothing is sent)
         if call.url in token_urls(self._rules):
@@ -67,7 +71,9 @@ class Play(Transport):
         if tag.startswith("result"):
             return self._usual.fetched(int(tag[6:]))
         if tag == "poll":
-            return self._usual.done() if number else self._usual.running()
+            with suppress(CannotBePlayedError):  # to some files each 2xx says that the job is done
+                return self._usual.done() if number else self._usual.running()
+            return self._usual.done()
         raise CannotBePlayedError
 
     def _outcomes(self) -> Iterator[Outcome]:

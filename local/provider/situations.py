@@ -2,20 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
-from msgspec import structs
-
-from local.provider.play import Play, Script
+from local.provider.mends import Mend, any_word, by_status, more_errors, no_word, without_job
+from local.provider.play import NOT_YET, Play, Script
 from local.provider.usual import CannotBePlayedError, Usual
-from shared.codec import Json, dumps
+from shared.codec import dumps
 from shared.errors import TransportError
+from shared.provider.language.acceptor import Stage
 from shared.provider.language.rules import Rules
 from shared.provider.wire.message import Reply
 from shared.reasons import Reason
-
-Mend: TypeAlias = tuple[str, Rules]
-"""What to write into the file, and the rules with it."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +25,45 @@ class Situation:
 
 
 def harms(rules: Rules) -> Iterator[str]:
-    """Each situation that ends a task wrongly, though a line in the file would see it through: with that line."""
-    if survives(rules, _AS_USUAL):
-        for situation in SITUATIONS:
-            if survives(rules, situation) is False:
-                for line, mended in situation.mends(rules):
-                    if survives(mended, _AS_USUAL) and survives(mended, situation):
-                        yield f"$.acceptors: where {situation.happens}, the task does not complete; {line}"
-                        break
+    """Each situation that ends a task wrongly, with the line of the file that would see it through, where one does."""
+    if not survives(rules, AS_USUAL):
+        return
+    for situation in SITUATIONS:
+        if survives(rules, situation) is False:
+            mends = (*situation.mends(rules), *more_errors(rules))
+            lines = (line for line, mended in mends if _helps(mended, situation))
+            said = next(lines, "no line is known that helps")
+            yield f"$.acceptors: where {situation.happens}, the task does not complete; {said}"
+
+
+def unplayed(rules: Rules) -> Iterator[str]:
+    """What nobody here knows of a file: what may happen to it, but no replies can be made up for."""
+    if not survives(rules, AS_USUAL):
+        yield "what APIs may answer could not be played: no replies can be made up that lead a task to its end"
+        return
+    for situation in SITUATIONS:
+        try:
+            _survives(rules, situation)
+        except CannotBePlayedError:
+            yield f"could not be played: {situation.happens}"
 
 
 def survives(rules: Rules, situation: Situation) -> bool | None:
     """Whether the task completes with data, after all of the situation; None where it cannot be played."""
     try:
-        script = situation.script(rules, Usual(rules, rules.servers[0].rstrip("/")))
-        return None if script is None else Play(rules, script).completes()
+        return _survives(rules, situation)
     except CannotBePlayedError:
         return None
+
+
+def _survives(rules: Rules, situation: Situation) -> bool | None:
+    """The same; None where it cannot happen to this file. Raises CannotBePlayedError."""
+    script = situation.script(rules, Usual(rules, rules.servers[0].rstrip("/")))
+    return None if script is None else Play(rules, script).completes()
+
+
+def _helps(mended: Rules, situation: Situation) -> bool:
+    return bool(survives(mended, AS_USUAL) and survives(mended, situation))
 
 
 def _at_once(rules: Rules, usual: Usual) -> Script | None:
@@ -60,16 +78,6 @@ def _results_need_outputs(rules: Rules) -> bool:
     return any(one.refers_to("outputs") for step in rules.result_steps for _, one in step.placed())
 
 
-def _without_job(rules: Rules) -> Iterator[Mend]:
-    """A success of the submit by the status that a poll's success has, where nothing leads to a job."""
-    read = {name for _, one in rules.asks_again.placed() for root, name in one.references if root == "outputs"}
-    kept = [one.text for name, one in rules.submit_steps[-1].outputs.items() if name in read]
-    lacks = " && ".join(f"!({text})" for text in kept)
-    line = {"state": "success", "argument": f"statusCode == `200` && {lacks}", "expected": True, "on": ["submit"]}
-    if kept:
-        yield f"write {dumps(line)} first into $.acceptors", _with(rules, line, 0)
-
-
 def _key_in_use(rules: Rules, _: Usual) -> Script | None:
     first = "submit0" if rules.poll or len(rules.submit_steps) > 1 else "poll"
     return {first: [_refused(409)]} if rules.carries_key else None
@@ -80,16 +88,31 @@ def _unknown(_: Rules, usual: Usual) -> Script | None:
     return {"poll": [reply, reply]} if reply else None
 
 
-def _any_word(rules: Rules) -> Iterator[Mend]:
-    one = next(one for one in rules.acceptors if one.state == "success" and one.matcher == "path")
-    line = {"state": "pending", "argument": f"({one.argument.text}) != `null`", "expected": True}
-    for i in reversed(range(len(rules.acceptors))):
-        yield f"write {dumps(line)} before $.acceptors[{i}]", _with(rules, line, i)
+def _bare(rules: Rules, usual: Usual) -> Script | None:
+    return {f"submit{len(rules.submit_steps) - 1}": [usual.bare()]} if rules.poll else None
 
 
 def _early(rules: Rules, _: Usual) -> Script | None:
-    building = replace(_refused(202), body=b'{"status": "building"}')
-    return {tag: [_refused(404), _refused(409), building] for tag in _sent(rules)[-1:]} or None
+    return {tag: [_refused(404), _refused(409)] for tag in _sent(rules)[-1:]} or None
+
+
+def _accepted(rules: Rules, _: Usual) -> Script | None:
+    return {tag: [_building()] for tag in _sent(rules)[-1:] if not _names_202(rules, "result")} or None
+
+
+def _still_accepted(rules: Rules, _: Usual) -> Script | None:
+    is_status = any(one.state == "success" and "poll" in one.stages and one.names(200) for one in rules.acceptors)
+    return {"poll": [_building()]} if rules.poll and is_status and not _names_202(rules, "poll") else None
+
+
+def _building() -> Reply:
+    return replace(_refused(202), body=dumps({"status": NOT_YET}).encode())
+
+
+def _names_202(rules: Rules, stage: Stage) -> bool:
+    """Whether the file says itself that 202 is a success: it names it, or means it and not 200."""
+    judging = (one for one in rules.acceptors if one.state == "success" and stage in one.stages)
+    return any(one.names(202) and (202 in one.any_of or not one.names(200)) for one in judging)
 
 
 def _empty(rules: Rules, _: Usual) -> Script:
@@ -127,34 +150,54 @@ def _refused(status: int) -> Reply:
     return Reply(status, {"content-type": "application/json"}, b'{"error": "played"}', "")
 
 
-def _with(rules: Rules, line: dict[str, Json], at: int) -> Rules:
-    """The rules with one more acceptor."""
-    [one] = Rules.from_json({"servers": ["https://a.example"], "submit": {"url": "/"}, "acceptors": [line]}).acceptors
-    made: Rules = structs.replace(rules, acceptors=(*rules.acceptors[:at], one, *rules.acceptors[at:]))
-    return made
-
-
-_AS_USUAL = Situation("all is as the file expects", "completed", lambda *_: {})
+AS_USUAL = Situation("all is as the file expects", "completed", lambda *_: {})
 SITUATIONS = (
     Situation(
         "the submit is answered with the data, and no link or id",
         "completed at once; by a status, if an acceptor is on submit",
         _at_once,
-        _without_job,
+        without_job,
     ),
     Situation(
-        "a submit is answered 409, as the one before with its key is not over", "retry, the same key", _key_in_use
+        "the submit is answered with a link or id and nothing else, not even a status",
+        "pending: the job has begun",
+        _bare,
+        no_word,
     ),
     Situation(
-        "a poll has a status that the file does not know", "pending; it is the task's `reason`", _unknown, _any_word
+        "a submit is answered 409, as the one before with its key is not over",
+        "retry, the same key",
+        _key_in_use,
+        by_status("retry", "submit", 409),
+    ),
+    Situation(
+        "a poll has a status that the file does not know", "pending; it is the task's `reason`", _unknown, any_word
     ),
     Situation(
         "the first poll is answered 404, as the job is not known everywhere",
         "retry, within `notFoundGrace`",
         _not_known_yet,
+        by_status("retry", "poll", 404),
     ),
-    Situation("the result is answered 404, 409 or 202, as it is not there yet", "retry or pending", _early),
-    Situation("a poll or the result is answered 200 with nothing", "pending, or retry (no-data)", _empty),
+    Situation(
+        "a poll is answered 202, where another status says that the job is done",
+        "pending, unless an acceptor names 202",
+        _still_accepted,
+        by_status("pending", "poll", 202),
+    ),
+    Situation(
+        "the result is answered 404 or 409, as it is not there yet",
+        "retry",
+        _early,
+        by_status("retry", "result", 404, 409),
+    ),
+    Situation(
+        "the result is answered 202, as it is not there yet",
+        "pending, unless an acceptor names 202",
+        _accepted,
+        by_status("pending", "result", 202),
+    ),
+    Situation("a poll or the result is answered 200 with nothing", "pending, or retry (no-data)", _empty, no_word),
     Situation("each request is once not answered in time", "retry, a submit with the same key", _late),
     Situation("replies to polls have no link or id any more", "pending; those from before are kept", _no_location),
     Situation("links are relative", "they lead to the same server", _relative),

@@ -2,7 +2,10 @@
 
 import copy
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from msgspec import structs
 
 from local.provider.planted import plant
 from shared.codec import Json, dumps
@@ -34,6 +37,15 @@ class Usual:
         usual = next((status for status in polled if 200 <= status <= 299), 200)
         return self._pending(f"submit{step}", self.rules.submit_steps[step], {"submit"}, usual, outputs=outputs)
 
+    def bare(self) -> Reply:
+        """The reply to the last submit operation that has what is kept of it and nothing else."""
+        last = len(self.rules.submit_steps) - 1
+        operation = self.rules.submit_steps[last]
+        envelope = self._made(operation, f"submit{last}", None, self.begun(last).status)
+        if envelope is None:
+            raise CannotBePlayedError
+        return _reply(envelope, operation)
+
     def running(self, *, outputs: bool = True) -> Reply:
         """The reply to a poll while the job runs."""
         return self._pending("poll", self.rules.asks_again, self._polled, 200, outputs=outputs)
@@ -62,6 +74,7 @@ class Usual:
         if acceptor.matcher != "path" or not isinstance(acceptor.any_of[0], str):
             return None
         envelope = _envelope(200)
+        self._with_what_is_needed(envelope)
         return _reply(envelope, self.rules.asks_again) if plant(acceptor.argument, UNKNOWN, envelope) else None
 
     @property
@@ -79,12 +92,14 @@ class Usual:
         raise CannotBePlayedError
 
     def _pending(self, tag: str, operation: Operation, stages: set[Stage], usual: int, *, outputs: bool) -> Reply:
-        fitting = (one for one in self.rules.acceptors if one.state == "pending" and one.stages & stages)
-        for acceptor in (*fitting, None):
+        judging = [one for one in self.rules.acceptors if one.stages & stages]
+        fitting = (one for one in judging if one.state == "pending")
+        for acceptor in (*fitting, None, *_opposites(judging)):
             for status in (_status(acceptor, usual), 202, 201):
-                envelope = self._made(operation, tag, acceptor, status, outputs=outputs)
+                envelope = self._made(operation, tag, acceptor, status)
                 if envelope and judge(self.rules.acceptors, stages, envelope)[0] == "pending":
-                    return _reply(envelope, operation)
+                    said = envelope if outputs else self._made(operation, tag, acceptor, status, outputs=False)
+                    return _reply(said or envelope, operation)
         raise CannotBePlayedError
 
     def _made(
@@ -92,18 +107,26 @@ class Usual:
     ) -> dict[str, Json] | None:
         """What the acceptor looks for, what the operation keeps, and what the operations after it read of the reply."""
         envelope = _envelope(status)
-        if acceptor and acceptor.matcher != "status":
+        if acceptor and not acceptor.is_about_status:
             value = acceptor.any_of[0] if acceptor.any_of else None
             if not plant(acceptor.argument, value if acceptor.matcher == "path" else [value], envelope):
                 return None
         if outputs:
             for name, expression in operation.outputs.items():
                 plant(expression, self._value(Expression(f"outputs.{json.dumps(name)}")), envelope)
+        if outputs:
+            self._with_what_is_needed(envelope)
         for other in self._after(tag):
             for _, one in other.placed():
                 if one.refers_to("response"):
                     plant(one, self._value(one), {"response": envelope})
         return envelope
+
+    def _with_what_is_needed(self, envelope: dict[str, Json]) -> None:
+        """Where a failure is that something is null, it is there."""
+        for one in self.rules.acceptors:
+            if one.state == "failure" and one.matcher == "path" and one.expected is None:
+                plant(one.argument, "p7", envelope)
 
     def _after(self, tag: str) -> list[Operation]:
         """The operations that read the reply to this one."""
@@ -131,13 +154,20 @@ class Usual:
             plant(self.rules.data, value, envelope)
 
 
+def _opposites(acceptors: Iterable[Acceptor]) -> Iterator[Acceptor]:
+    """Acceptors that look for the opposite of a condition that these ask."""
+    for one in acceptors:
+        if one.matcher == "path" and isinstance(one.expected, bool):
+            yield structs.replace(one, expected=not one.expected)
+
+
 def _envelope(status: int) -> dict[str, Json]:
     return {"statusCode": status, "headers": {}, "body": None}
 
 
 def _status(acceptor: Acceptor | None, usual: int) -> int:
     """The first status that an acceptor about statuses names."""
-    if acceptor and (acceptor.matcher == "status" or acceptor.is_about_status):
+    if acceptor and acceptor.is_about_status:
         return next((status for status in range(200, 600) if acceptor.names(status)), usual)
     return usual
 

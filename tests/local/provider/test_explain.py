@@ -44,6 +44,7 @@ def test_check_says_what_a_file_will_do(write: Write, call: Call) -> None:
             "DELETE https://api.acme.example/jobs/${outputs.id}."
         ),
         "Completed data answers new requests for 2 h, a failure for 60 s.",
+        "note: what APIs may answer could not be played: no replies can be made up that lead a task to its end",
     ]
 
 

@@ -7,6 +7,10 @@ from tests.support.provider_tools import HOOKED, JOB, OAUTH, SIGNED, Call, Write
 
 PENDING = {"state": "pending", "matcher": "status", "expected": "2XX"}
 BY_STATUS: Json = {"acceptors": [{"state": "success", "matcher": "status", "expected": "2XX"}]}
+IF_AT_ONCE = {
+    "state": "success", "argument": "statusCode == `200` && !(body.id)", "expected": True, "on": ["submit"],
+}  # fmt: skip
+AT_ONCE_TOO: Json = {"acceptors": [IF_AT_ONCE, *BY_STATUS["acceptors"]]}
 AT_V2 = "https://api.acme.example/v2"
 
 
@@ -156,10 +160,10 @@ def test_check_warns_of_what_is_likely_not_meant(write: Write, call: Call, chang
         {"acceptors": [PENDING, {"state": "success", "matcher": "status", "expected": 303}]},
         {"acceptors": [*JOB["acceptors"], PENDING]},
         {"data": "body"},
-        {"data": "body.rows", **BY_STATUS},
-        {"data": "body", "require": "body.rows", **BY_STATUS},
+        {"data": "body.rows", **AT_ONCE_TOO},
+        {"data": "body", "require": "body.rows", **AT_ONCE_TOO},
         {"data": "body", "result": {"url": "/r"}},
-        {"data": "body", "result": {"url": "/r", "decode": "url"}, **BY_STATUS},
+        {"data": "body", "result": {"url": "/r", "decode": "url"}, **AT_ONCE_TOO},
     ],
 )
 def test_what_others_may_well_mean_is_no_warning(write: Write, call: Call, changes: Json) -> None:
