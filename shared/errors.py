@@ -121,4 +121,6 @@ class ContentTooLarge(Problem, status=413, title="Content Too Large"):
 class Unavailable(Problem, status=503, title="Service Unavailable"):
     """503: try again after `retry_after_seconds`; nothing was accepted."""
 
-    retry_after_seconds = 5
+    def __init__(self, detail: str, *, field: str | None = None, retry_after_seconds: int = 5) -> None:
+        super().__init__(detail, field=field)
+        self.retry_after_seconds = retry_after_seconds

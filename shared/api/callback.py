@@ -13,7 +13,7 @@ from shared.api.request import Callback
 from shared.errors import NotFound, RecordError, SecretUnavailable, Unavailable
 from shared.logs import facts, log
 from shared.outcome import Completed, Failed
-from shared.provider.callback_signature import Verifier
+from shared.provider.callback_signature import REREAD_SECONDS, Verifier
 from shared.provider.callback_url import CallbackUrls
 from shared.provider.credentials.credentials import ReadSecret
 from shared.provider.language.signature import Callback as File
@@ -62,7 +62,8 @@ class Receiver:
                 raise _unknown()
             told = self._told(callback, provider.rules.callback, found)
         except SecretUnavailable as error:
-            raise Unavailable("the callback cannot be verified now") from error
+            log.warning("callback put off", extra={"provider": callback.provider, "reason": str(error)})
+            raise Unavailable("the callback cannot be verified now", retry_after_seconds=REREAD_SECONDS) from error
         task, generation, resubmits = found
         item = self.parts.item(task)
         if item is None or item.generation != generation:

@@ -35,7 +35,8 @@ class Verifier:
         """Why it is from somebody else, in a word; None: one of the bodies was signed by the provider, and just now.
 
         A secret that does not fit may have been replaced since it was read, so it is read anew and tried again, once a
-        minute at most. Raises SecretUnavailable when a secret that may fit cannot be had.
+        minute at most. Raises SecretUnavailable when a secret that may fit cannot be had, or not now: the one that was
+        read anew for a forger a moment ago may have been replaced since.
         """
         if signature.timestamp:
             signed_at = signature.signed_at(headers)
@@ -46,6 +47,8 @@ class Verifier:
             for reference in signature.secret:
                 try:
                     key = self._secret(reference, fresh=fresh)
+                    if fresh and key is None:
+                        failed = SecretUnavailable(f"{reference}: does not fit, and was read anew a moment ago")
                     if key and any(signature.fits(headers, body, key, url) for body in bodies):
                         return None
                 except SecretUnavailable as error:

@@ -28,6 +28,7 @@ from shared.api.event import ApiCall
 from shared.api.request import MAX_BODY_BYTES, Callback
 from shared.errors import NotFound, StoreUnavailable, Unavailable
 from shared.limits import Limits
+from shared.provider.callback_signature import REREAD_SECONDS
 from shared.provider.callback_url import CallbackUrls
 from shared.queue import Add, Queue, Settle
 from shared.store import Item, Store
@@ -444,7 +445,9 @@ def test_a_key_that_was_exchanged_a_minute_ago_is_read_anew(hook: Hook) -> None:
     hook.call({"status": "completed", "data": WHOLE}, signed_with="new")
     assert hook.item().data == WHOLE
     for _ in range(9):
-        refusal(partial(hook.call, {"status": RUNNING}, signed_with="forged"))
+        with pytest.raises(Unavailable) as caught:
+            hook.call({"status": RUNNING}, signed_with="forged")
+        assert caught.value.retry_after_seconds == REREAD_SECONDS
     assert hook.secrets.reads.count(("env:HOOK", True)) == 1
 
 

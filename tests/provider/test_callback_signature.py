@@ -58,16 +58,30 @@ def test_a_secret_that_was_exchanged_is_read_anew_and_the_callback_judged_again(
     assert desk.judge("first") is None
     desk.secrets.values["env:HOOK"] = "new"
     assert desk.judge("new") is None
+    desk.clock.advance(REREAD_SECONDS)
     assert desk.judge("first") == "signature"
-    assert desk.reads() == 1
+    assert desk.reads() == 2
+
+
+def test_what_a_forger_has_read_before_a_key_is_exchanged_costs_no_callback(desk: Desk) -> None:
+    """C30."""
+    assert desk.judge("forged") == "signature"
+    desk.secrets.values["env:HOOK"] = "new"
+    desk.clock.advance(REREAD_SECONDS - 1)
+    with pytest.raises(SecretUnavailable, match="env:HOOK: does not fit, and was read anew a moment ago"):
+        desk.judge("new")
+    desk.clock.advance(1)
+    assert desk.judge("new") is None
 
 
 @pytest.mark.promise("callbacks", "forgers have a secret read no more than once a minute")
 def test_forgers_have_a_secret_read_once_a_minute(desk: Desk) -> None:
     """C30."""
     for _ in range(3):
+        assert desk.judge("forged") == "signature"
         for _ in range(50):
-            assert desk.judge("forged") == "signature"
+            with pytest.raises(SecretUnavailable, match="was read anew a moment ago"):
+                desk.judge("forged")
         assert desk.reads() == 1
         desk.clock.advance(REREAD_SECONDS)
     desk.clock.advance(-86_400)
