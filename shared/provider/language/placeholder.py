@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import quote, unquote
+from unicodedata import normalize
+from urllib.parse import quote, unquote_to_bytes
 
 from shared.codec import Json, dumps
 from shared.errors import ProviderFileError
 from shared.provider.language.expression import Expression
 
 _RESERVED = ":/?#[]@!$&'()*+,;=%"
-_CLIMBS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?=[/?#;]|$)", re.IGNORECASE)
+_CLIMBS = re.compile(r"(?:^|/)(?: |%20)*(?:\.|%2e)(?: |%20|\.|%2e)*(?=[/?#;]|$)", re.IGNORECASE)
+"""A name of nothing but dots: some servers trim spaces, or take more dots for two."""
+_OTHER_DOTS = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]|%u[0-9a-f]{4}", re.IGNORECASE)
+"""UTF-8 longer than it must be (RFC 3629, 3), and escapes of no standard: some servers find dots in them."""
 _EMPTY = re.compile("/(?=/)")
 _ENDS = re.compile("[?#]")
 _NOT_IN_PATH = re.compile(r"[\x00-\x1f\x7f\\;]")  # some servers read them as the end of a name, or as a slash
@@ -117,8 +121,9 @@ def fill(value: Json, context: Json) -> Json:
 def fill_url(text: str, context: Json) -> str | None:
     """The URL, its values percent-encoded; None when it is `without_value`. A lone placeholder is a whole URL.
 
-    Raises ValueError for a value that leads out of its place: a `.` or `..` between slashes, and of `${+…}` in any
-    spelling, or with an empty segment, a backslash, a `;`, a control character, a `?` or `#` before what follows it.
+    Raises ValueError for a value that leads out of its place: a `.` or `..` between slashes, spaces aside, and of
+    `${+…}` any dots in any spelling, or with an empty segment, a backslash, a `;`, a control character, UTF-8 longer
+    than it must be, a `%u` escape, a `?` or `#` before what follows it.
     """
     if without_value(text, context):
         return None
@@ -133,7 +138,7 @@ def fill_url(text: str, context: Json) -> str | None:
         else:
             value = text_of(part.expression.of(context))
             added = quote(value, safe=_RESERVED if part.reserved else "")
-            shown = _decoded(_ENDS.split(value)[0]) if part.reserved else added
+            shown = _shown(_ENDS.split(value)[0]) if part.reserved else _dots(value) or added.replace(".", "x")
             usual = shown if part.reserved and number == 0 else "x"
             if part.reserved and number and _leaves(value, in_path=in_path, is_last=number == last):
                 raise ValueError("a value leads to another path")
@@ -146,17 +151,32 @@ def fill_url(text: str, context: Json) -> str | None:
     return url
 
 
+def _dots(value: str) -> str:
+    """A `.` or `..` that a value is to servers that trim spaces, or fold wide dots."""
+    trimmed = normalize("NFKC", value).strip()
+    return trimmed if trimmed in (".", "..") else ""
+
+
+def _shown(value: str) -> str:
+    """A value as a server may read it that folds wide characters."""
+    return normalize("NFKC", _decoded(value).decode(errors="replace"))
+
+
 def _leaves(value: str, *, in_path: bool, is_last: bool) -> bool:
     """Whether a value of `${+…}` ends what it stands in before its end, or holds what servers may take for that."""
     ends = _ENDS.search(value) if in_path else "#" in value
-    return bool(ends and not is_last) or (in_path and bool(_NOT_IN_PATH.search(_decoded(_ENDS.split(value)[0]))))
+    if ends and not is_last:
+        return True
+    shown = _decoded(_ENDS.split(value)[0])
+    return in_path and bool(_OTHER_DOTS.search(shown) or _NOT_IN_PATH.search(shown.decode(errors="replace")))
 
 
-def _decoded(value: str) -> str:
+def _decoded(value: str) -> bytes:
     """A value as it is once those on the way have decoded it, each for itself."""
+    decoded = value.encode(errors="surrogatepass")
     for _ in range(_DECODERS):
-        value = unquote(value)
-    return value
+        decoded = unquote_to_bytes(decoded)
+    return decoded
 
 
 def text_of(value: Json) -> str:
