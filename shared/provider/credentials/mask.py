@@ -4,6 +4,7 @@ import base64
 import math
 import re
 from functools import lru_cache
+from html.entities import html5
 
 from shared.codec import Json
 
@@ -14,6 +15,10 @@ _ESCAPED_LETTER = re.compile(
     rb"\\u00(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa])"
 )  # in JSON even a letter or digit may be escaped
 _OTHER_CHARSET = re.compile(r"(?i)charset=[\"' ]*+(?!utf-?8|(?:us-)?ascii|iso-8859|latin|windows-125)")
+
+_NAMES: dict[str, list[str]] = {}  # what HTML calls a character
+for _name, _character in html5.items():
+    _NAMES.setdefault(_character, []).append(_name.rstrip(";"))
 
 
 class Mask:
@@ -66,7 +71,10 @@ class Mask:
 
 
 def spellings(text: str) -> str:
-    """A regular expression for a text as it is, percent-encoded and escaped as in JSON, each character for itself."""
+    """A regular expression for a text as it is, percent-encoded, quoted-printable, escaped as in JSON and as in HTML.
+
+    Each character for itself.
+    """
     return "".join(map(_spellings, text))
 
 
@@ -115,9 +123,14 @@ def _spellings(character: str) -> str:
     """Encoders differ in what they escape, and some texts are escaped twice; only letters and digits stay."""
     if character.isascii() and character.isalnum():
         return character
-    percent = "".join(f"%(?:25){{0,2}}{byte:02x}" for byte in character.encode(errors="surrogatepass"))
+    plain_bytes = character.encode(errors="surrogatepass")
+    percent = "".join(f"%(?:25){{0,2}}{byte:02x}" for byte in plain_bytes)
+    printable = "".join(f"={byte:02x}" for byte in plain_bytes)
+    named = "".join(f"|{name}" for name in _NAMES.get(character, ()))
+    entity = f"&(?:amp;)?(?:#0{{0,5}}{ord(character)}|#x0{{0,5}}{ord(character):x}{named});"
     units = character.encode("utf-16-be", errors="surrogatepass").hex()
     escaped = "".join(rf"\\{{1,4}}u{units[i : i + 4]}" for i in range(0, len(units), 4))
     plus = r"|\+" if character == " " else ""
     plain = r"\\{1,2}" if character == "\\" else rf"\\{{0,4}}+{re.escape(character)}"  # no way back: linear
-    return rf"(?:(?i:{percent}|{escaped})|{plain}{plus})"  # the longest first: `%25` is more than `%`
+    coded = f"{percent}|{printable}|{escaped}|{entity}"
+    return rf"(?:(?i:{coded})|{plain}{plus})"  # the longest first: `%25` is more than `%`

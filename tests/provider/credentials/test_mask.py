@@ -2,8 +2,10 @@
 
 import base64
 import json
+import quopri
 import time
 from collections.abc import Callable
+from html import escape
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -31,6 +33,10 @@ SPELLINGS = [
     quote(base64.b64encode(SECRET.encode()).decode(), safe=""), base64.b64encode(SECRET.encode()).decode().rstrip("="),
     base64.urlsafe_b64encode(SECRET.encode()).decode(), base64.urlsafe_b64encode(SECRET.encode()).decode().rstrip("="),
     base64.b64encode(SECRET.encode()).decode().replace("/", r"\/").replace("+", r"\u002b"),
+    escape(SECRET), escape(escape(SECRET)), SECRET.replace("+", "&#43;").replace("/", "&#x2F;").replace("=", "&#061;"),
+    SECRET.encode("ascii", "xmlcharrefreplace").decode(), SECRET.replace("&", "&AMP;").replace("ä", "&auml;"),
+    SECRET.replace("+", "&plus;").replace("/", "&sol;").replace(" ", "&#32;"),
+    quopri.encodestring(SECRET.encode()).decode(), quopri.encodestring(SECRET.encode(), quotetabs=True).decode(),
 ]  # fmt: skip
 
 
