@@ -4,7 +4,7 @@ An error is an exception, "not ready" is a value (see `outcome.py`). Exceptions 
 not leave the module that calls them: the exceptions below are raised `from` them.
 """
 
-from shared.reasons import Reason
+from shared.reasons import Reason, Trait
 
 
 class MeanwhileError(Exception):
@@ -50,14 +50,23 @@ class NotifyUnavailable(MeanwhileError):
 class TransportError(MeanwhileError):
     """The provider gave no usable reply, for a `reason`.
 
-    `hint_seconds`: it says when to come back, to everybody; `url`: whom that request went to, where there was one.
+    `hint_seconds`: it says when to come back, to everybody; `url`: whom that request went to, where there was one;
+    `passes`: a reply is at fault, the next may be better, whatever the reason alone says.
     """
 
-    def __init__(self, detail: str, *, reason: Reason = Reason.TRANSPORT, hint_seconds: float | None = None) -> None:
+    def __init__(
+        self, detail: str, *, reason: Reason = Reason.TRANSPORT, hint_seconds: float | None = None, passes: bool = False
+    ) -> None:
         super().__init__(detail)
         self.reason = reason
         self.hint_seconds = hint_seconds
         self.url = ""
+        self.passes = passes
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether another try would only meet it again."""
+        return Trait.HOPELESS in self.reason.traits and not self.passes
 
 
 class SecretUnavailable(MeanwhileError):

@@ -8,7 +8,7 @@ from typing import Self
 class Trait(Enum):
     """What follows from a reason."""
 
-    HOPELESS = "another try would only meet it again"
+    HOPELESS = "another try would only meet it again, unless a reply alone is at fault"
     REPLY_LOST = "the provider may have taken the job all the same"
     WHOLE_PROVIDER = "it tells of the provider, not of one job: several in a row pause the provider"
     KEEPS_JOB = "it says nothing of the job: `revive` goes on with the same one"
@@ -37,7 +37,7 @@ class Reason(StrEnum):
     MISSING_OUTPUT = "missing-output", "The next request needs an output that no reply contains.", Trait.HOPELESS
     NOT_A_LIST = "not-a-list", "Pages are joined by `next`, but the data of one is not a list.", Trait.HOPELESS
     PAGES_WITHOUT_END = "pages-without-end", "The `next` links lead in a circle, or to too many pages.", Trait.HOPELESS
-    TOO_LARGE = "too-large", "The reply or the data is larger than may be read or stored.", Trait.HOPELESS
+    TOO_LARGE = "too-large", "What is larger than may be read or stored.", Trait.HOPELESS, Trait.REPLY_LOST
     INVALID_REQUEST = "invalid-request", "A value makes a URL or header that cannot be sent.", Trait.HOPELESS
     REFUSED_TARGET = "refused-target", "The URL leads to an address neither public nor in `servers`.", Trait.HOPELESS
 

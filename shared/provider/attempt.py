@@ -20,9 +20,10 @@ from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import text_of, without_value
 from shared.provider.language.rules import Rules
-from shared.provider.pages import Shelf, gathered
+from shared.provider.pages import gathered
+from shared.provider.shelf import Shelf
 from shared.provider.wire.message import Reply
-from shared.reasons import Reason, Trait
+from shared.reasons import Reason
 from shared.record import Record
 
 WORD_CHARACTERS = 64  # what is kept of a status that no acceptor knows
@@ -51,7 +52,7 @@ class Attempt:
 
     def broken(self, error: TransportError) -> Finding:
         """What it means that there is no reply."""
-        if Trait.HOPELESS in error.reason.traits:
+        if error.is_hopeless:
             return Finding(Failed(error.reason, str(error)), self.record)
         return self.unanswered(error)
 
@@ -103,7 +104,11 @@ class Attempt:
         """The reply to an operation, its outputs kept; or what it means that there is none. Raises TransportError."""
         context = self.context | {"response": response}
         acceptors = [one for one in self.rules.acceptors if one.stages & self.stages(stage)]
-        reply = self.exchange.send(operation, context, acceptors)
+        try:
+            reply = self.exchange.send(operation, context, acceptors)
+        except TransportError as error:  # what says how a job is doing is small: such a page is nobody's data
+            error.passes = error.passes or (error.reason is Reason.TOO_LARGE and stage != "result")
+            raise
         if reply is None:
             return self.without_url(operation, context, stage)
         self.keep(reply)

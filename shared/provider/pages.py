@@ -1,18 +1,11 @@
 """The pages of one result: asked for one after the other, and kept where an attempt ends amid them."""
 
-import hashlib
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Protocol
 
-import msgspec
-from msgspec.structs import replace
-
-from shared.bounds import fits
 from shared.codec import Json
-from shared.errors import DataUnavailable, StoreTooLarge, StoreUnavailable, TransportError
-from shared.logs import log
+from shared.errors import DataUnavailable, TransportError
 from shared.outcome import Completed, Failed
 from shared.provider.delays import Delays, Finding
 from shared.provider.envelope import Decoded
@@ -21,118 +14,12 @@ from shared.provider.language.acceptor import Acceptor, Stage, Verdict
 from shared.provider.language.operation import Operation
 from shared.provider.language.rules import Rules
 from shared.provider.links import followed
+from shared.provider.shelf import Cursor, Gathered, Shelf, anew, mark
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
-from shared.reasons import Reason, Trait
-from shared.record import Pages, Record
-from shared.sink import Kept, Sink
-from shared.task import Task
+from shared.reasons import Reason
+from shared.record import Record
 
 MAX_PAGES = 1000
-
-
-@dataclass(slots=True)
-class Cursor:
-    """Where an attempt is: the URL of the page under way, how many came before, their bytes, marks of their URLs."""
-
-    url: str = ""
-    count: int = 0
-    size: int = 0
-    seen: set[str] = field(default_factory=set)
-
-
-def mark(url: str) -> str:
-    """What tells a URL from others, in little room."""
-    return hashlib.sha256(url.encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True)
-class Shelf:
-    """The sink, for one generation of a task."""
-
-    sink: Sink
-    task: Task
-    generation: int
-
-    def put(self, value: Json) -> Kept | None:
-        """What was kept of it; None where nothing could be, which the log says."""
-        try:
-            return self.sink.put(self.task, self.generation, value)
-        except (StoreUnavailable, StoreTooLarge) as error:
-            about = {"provider": self.task.provider, "task": self.task.name, "generation": self.generation}
-            log.warning("pages not kept", extra=about | {"reason": str(error)})
-            return None
-
-    def get(self, kept: Kept) -> list[Json]:
-        """The items that were kept. Raises DataUnavailable."""
-        items: list[Json] = self.sink.get(self.task, self.generation, kept)
-        return items
-
-
-@dataclass(slots=True)
-class Gathered:
-    """Items of this attempt, after those that the record says are kept; without a shelf no more are."""
-
-    shelf: Shelf | None
-    record: Record
-    items: list[Json] = field(default_factory=list)
-    cursor: Cursor = field(init=False)
-    taken: int = 0
-
-    def __post_init__(self) -> None:
-        pages = self.pages
-        self.cursor = Cursor(pages.next, pages.count, pages.size, set(pages.starts))
-
-    @property
-    def pages(self) -> Pages:
-        """Those of earlier attempts."""
-        return self.record.pages or Pages()
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the page at which an earlier attempt stopped is the one under way."""
-        return self.taken == 0 and self.pages.next != ""
-
-    def take(self, items: Iterable[Json]) -> None:
-        """The items of one more page."""
-        self.items += items
-        self.taken += 1
-
-    def kept(self, record: Record) -> Record:
-        """The record that goes on at the page under way: no error counts, where more pages are kept than ever before.
-
-        Where nothing can be kept it is as it was.
-        """
-        before, cursor = self.pages, self.cursor
-        kept = self.shelf.put(self.items) if self.shelf and self.taken else None
-        if kept is None:
-            return record
-        pages = Pages(
-            next=cursor.url,
-            kept=(*before.kept, kept),
-            count=cursor.count,
-            size=cursor.size,
-            starts=(*before.starts, mark(cursor.url)),
-            most=max(before.most, cursor.count),
-        )
-        if not fits(msgspec.to_builtins(pages), "pages"):
-            return record
-        return replace(record, pages=pages, errors=0 if cursor.count > before.most else record.errors)
-
-    def whole(self, seconds_left: Callable[[], float]) -> list[Json] | None:
-        """All items, in order; None when there is no time to read the earlier ones. Raises DataUnavailable."""
-        items: list[Json] = []
-        for one in self.pages.kept:
-            if self.shelf is None:
-                raise DataUnavailable("S3: SPILL_BUCKET names no bucket any more")
-            if seconds_left() <= 0:
-                return None
-            items += self.shelf.get(one)
-        return items + self.items
-
-
-def anew(record: Record) -> Record:
-    """The record that begins at the first page; how far it came once is remembered."""
-    return replace(record, pages=Pages(most=record.pages.most) if record.pages else None)
 
 
 class Asking(Protocol):
@@ -162,7 +49,7 @@ def gathered(attempt: Asking, operation: Operation, context: dict[str, Json], re
         ):
             return ended
     except TransportError as error:
-        if Trait.HOPELESS not in error.reason.traits:
+        if not error.is_hopeless:
             before, attempt.record = attempt.record, found.kept(attempt.record)
             if error.reason is Reason.DEADLINE and attempt.record.pages is not before.pages:
                 return attempt.delays.retry(attempt.record, attempt.now, Reason.MORE_PAGES)
@@ -198,7 +85,8 @@ def pages(
             page = exchange.page(cursor.url, operation, context, before)
             keep(page)
             if cursor.size + page.size > MAX_RESPONSE_BYTES:
-                raise TransportError("the pages together are too large", reason=Reason.TOO_LARGE)
+                passes = not 200 <= page.status <= 299
+                raise TransportError("the pages together are too large", reason=Reason.TOO_LARGE, passes=passes)
             if page.says_nothing:
                 raise TransportError(f"a page: {page.undecodable}", reason=Reason.UNDECODABLE)
         if (yield page):

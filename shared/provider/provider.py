@@ -18,7 +18,7 @@ from shared.provider.credentials.credentials import Credentials
 from shared.provider.delays import Delays, Finding
 from shared.provider.exchange import Exchange
 from shared.provider.language.rules import Rules
-from shared.provider.pages import Shelf
+from shared.provider.shelf import Shelf
 from shared.provider.wire.message import Reply
 from shared.reasons import Reason
 from shared.record import Record

@@ -375,12 +375,25 @@ def test_a_result_that_is_not_there_yet_is_asked_for_again_and_a_poll_that_confl
 
 
 @pytest.mark.parametrize(("submit", "reason"), [
-    ({"url": "/x"}, "too-large"), ({"url": "http://10.0.0.1/"}, "refused-target"),
-    ({"url": "/x", "headers": {"X": "a\r\nb"}}, "invalid-request"),
+    ({"url": "http://10.0.0.1/"}, "refused-target"), ({"url": "/x", "headers": {"X": "a\r\nb"}}, "invalid-request"),
 ])  # fmt: skip
 def test_what_another_try_would_only_meet_again_is_the_end(submit: Any, reason: str) -> None:
-    with Site(Says(200, b" " * (MAX_RESPONSE_BYTES + 1))) as site:
-        assert outcome(ask(provider(rules(site.url, submit=submit))))["reason"] == reason
+    with Site() as site:
+        found = outcome(ask(provider(rules(site.url, submit=submit))))
+        assert (found["is"], found["reason"]) == ("failed", reason)
+
+
+@pytest.mark.parametrize(("status", "path", "kind"), [
+    (503, "/jobs/j", "retry"), (200, "/jobs/j", "retry"), (503, "/f", "retry"), (200, "/f", "failed"),
+])  # fmt: skip
+def test_a_result_that_is_too_large_is_the_end_and_an_error_or_a_status_that_is_passes(
+    status: int, path: str, kind: str
+) -> None:
+    routes = {"/jobs/j": Says(200, {"status": "completed"}), "/f": Says(200, {"data": 1})}
+    routes[path] = Says(status, b" " * (MAX_RESPONSE_BYTES + 1))
+    with Site(answering(routes)) as site:
+        found = outcome(ask(provider(rules(site.url, **POLLED | {"result": {"url": "/f"}})), submitted()))
+        assert (found["is"], found["reason"]) == (kind, "too-large")
 
 
 def test_a_404_is_a_retry_while_the_job_is_young_and_the_end_later() -> None:

@@ -15,7 +15,8 @@ from shared.provider.exchange import Exchange
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.next_page import NextPage
 from shared.provider.language.operation import Operation
-from shared.provider.pages import MAX_PAGES, Cursor, pages
+from shared.provider.pages import MAX_PAGES, pages
+from shared.provider.shelf import Cursor
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.provider.wire.transport import Transport
 from tests.support.asking import DONE, Secrets, ask, fails, outcome, provider, rules

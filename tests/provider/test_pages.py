@@ -10,7 +10,7 @@ from shared.codec import Json, dumps
 from shared.errors import DataUnavailable, StoreUnavailable
 from shared.outcome import Completed, Retry
 from shared.provider import Finding, Provider
-from shared.provider import pages as module
+from shared.provider import shelf as module
 from shared.record import Pages, Record
 from shared.sink import Kept
 from shared.task import Task

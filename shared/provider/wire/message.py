@@ -1,10 +1,14 @@
 """What goes to a provider and comes back: plain values, for those who make or read them without sending any."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.codec import Json
 
 MAX_RESPONSE_BYTES = 10_000_000  # counted after decompression
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +36,8 @@ class Reply:
     url: str
     authorised: bool = False
     unreadable: str = ""
+
+
+def are_headers(headers: Mapping[str, str]) -> bool:
+    """Whether these can be sent as headers."""
+    return all(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value) for name, value in headers.items())

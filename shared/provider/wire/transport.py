@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import re
 import time
 from collections.abc import Callable
 from http.cookiejar import DefaultCookiePolicy
@@ -16,7 +15,7 @@ from shared.errors import TransportError
 from shared.provider.wire.coding import unpacked
 from shared.provider.wire.connection import Adapter, Watchdog
 from shared.provider.wire.link import abroad
-from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
+from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply, are_headers
 from shared.provider.wire.origin import Origin, joined, origin_of
 from shared.provider.wire.room import ROOM, SMALL_BYTES
 from shared.reasons import Reason
@@ -32,8 +31,6 @@ MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _UNSENDABLE = (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader, UnicodeError)
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 for _name in (
     "urllib3.connection",
@@ -112,7 +109,7 @@ class Transport:
     def _read(self, call: Call, seconds: float) -> Reply:
         end = self._clock() + seconds
         headers, body = _encoded(call)
-        if not all(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(headers[name]) for name in headers):
+        if not are_headers(headers):
             raise TransportError("a header cannot be sent", reason=Reason.INVALID_REQUEST)
         request = requests.PreparedRequest()  # the session would merge each with settings that it does not have
         request.prepare(call.method, call.url, headers=_HEADERS | headers, data=body, params=_query(call.query))
@@ -120,11 +117,12 @@ class Transport:
         with self._session.send(request, stream=True, allow_redirects=False, timeout=timeout, proxies={}) as response:
             headers = _headers(response.raw.headers)
             coding, content = headers.get("content-encoding", ""), bytearray()
+            is_error = not 200 <= response.status_code <= 299
             for chunk in response.raw.stream(65536, decode_content=False):
                 ROOM.take(len(chunk), end - self._clock())
                 content += chunk
                 if len(content) > MAX_RESPONSE_BYTES and not coding:  # else the watchdog counts
-                    raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
+                    raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE, passes=is_error)
             try:
                 if coding and (size := len(unpacked(bytes(content), coding, SMALL_BYTES))) > len(content):
                     ROOM.take(size, end - self._clock())
@@ -132,7 +130,7 @@ class Transport:
             except ValueError as error:
                 body, unreadable = b"", str(error)
             if len(body) > MAX_RESPONSE_BYTES:
-                raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE)
+                raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE, passes=is_error)
             return Reply(response.status_code, headers, body, response.url, unreadable=unreadable)
 
 

@@ -81,7 +81,7 @@ def test_a_late_answer_is_recorded_and_replays(desk: Desk) -> None:
 
 def test_an_answer_beyond_measure_is_recorded_by_its_name_alone(desk: Desk) -> None:
     desk.api.ends, desk.api.asked = Says(200, b"x" * (MAX_RESPONSE_BYTES + 1)), 2
-    vector = desk.record(exit_code=1, steps="2 steps")
+    vector = desk.record(exit_code=1, steps="2 steps", polling={"maxErrors": 0})
     assert vector["steps"][1]["exchanges"][0]["response"] == {"transportError": "too-large"}
 
 

@@ -128,7 +128,7 @@ def unanswered(error: str, expected: Json) -> Vector:
     [
         ("timeout", {"state": "failed", "reason": "too-many-errors", "error": "deadline"}),
         ("connection", {"state": "failed", "reason": "too-many-errors", "error": "transport"}),
-        ("too-large", {"state": "failed", "reason": "too-large"}),
+        ("too-large", {"state": "failed", "reason": "too-many-errors", "error": "too-large"}),
     ],
 )
 def test_a_vector_may_say_that_no_usable_answer_came(error: str, expected: Json) -> None:
