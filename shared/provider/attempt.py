@@ -16,11 +16,13 @@ from shared.provider.delays import Delays, Finding
 from shared.provider.envelope import Decoded, enveloped
 from shared.provider.exchange import Exchange
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
+from shared.provider.language.hint import is_for_all, says_when
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import text_of, without_value
 from shared.provider.language.rules import Rules
 from shared.provider.pages import gathered
+from shared.provider.patience import passing
 from shared.provider.shelf import Shelf
 from shared.provider.wire.message import Reply
 from shared.reasons import Reason
@@ -136,7 +138,15 @@ class Attempt:
         return {stage} if self.rules.poll or stage == "result" else {"submit", "poll"}
 
     def judged(self, reply: Decoded, stage: Stage) -> tuple[Verdict, Acceptor | None]:
-        return judge(self.rules.acceptors, self.stages(stage), reply.envelope)
+        """What a reply means; no error that says itself that it passes is the end, unless an acceptor says so."""
+        verdict, acceptor = judge(self.rules.acceptors, self.stages(stage), reply.envelope)
+        if verdict == "failure" and acceptor is None and says_when(reply.envelope, self.now / 1000):
+            return "failure" if self.renews(reply) else "retry", None
+        return verdict, acceptor
+
+    def renews(self, reply: Decoded) -> bool:
+        """Whether it is a 401, the first in a row, that a new token may mend."""
+        return reply.refused and self.exchange.credentials.renewable and self.record.unauthorized_at is None
 
     def concluded(self, verdict: Verdict, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         match verdict:
@@ -153,7 +163,7 @@ class Attempt:
             case "resubmit":
                 return self.resubmit(reply)
             case "retry":
-                return self.retry(Reason.HTTP if acceptor is None else Reason.ACCEPTOR, reply)
+                return self.retry(Reason.ACCEPTOR if acceptor else self.passing(reply, stage) or Reason.HTTP, reply)
 
     def pending(self, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         rules = self.rules
@@ -196,17 +206,17 @@ class Attempt:
     def failure(self, acceptor: Acceptor | None, reply: Decoded, stage: Stage) -> Finding:
         rules, status = self.rules, reply.status
         if acceptor is None:
-            if reply.refused and self.exchange.credentials.renewable and self.record.unauthorized_at is None:
-                # the first in a row: a retry at once, with a token younger than this 401
+            if self.renews(reply):  # at once, with a token younger than this 401
                 record = replace(self.record, unauthorized_at=self.now)
                 return self.delays.retry(record, self.now, Reason.UNAUTHORIZED, 0)
-            if status == 404 and stage == "poll" and self.in_grace():
-                return self.retry(Reason.NOT_FOUND_GRACE, reply)
-            if self.is_too_early(status, stage):
-                return self.retry(Reason.NOT_YET, reply)
+            if reason := self.passing(reply, stage):
+                return self.retry(reason, reply)
         message = acceptor.message.of(reply.envelope) if acceptor else None
         error = message if message is not None else rules.error.of(reply.envelope)
         return Finding(Failed(Reason.UPSTREAM, error), replace(self.record, reason=f"HTTP {status}"))
+
+    def passing(self, reply: Decoded, stage: Stage) -> Reason | None:
+        return passing(self.rules, self.record, self.now, reply, stage)
 
     def resubmit(self, reply: Decoded) -> Finding:
         """A retry that begins with a new job; its delays and its 404s begin anew, not the deadline."""
@@ -221,8 +231,10 @@ class Attempt:
         record = replace(self.record, unauthorized_at=None)
         said, hint = self.rules.error.of(reply.envelope), self.rules.polling.hinted(reply.envelope, self.now)
         said = why if said is None else said
-        pause = hint if hint is not None and reply.status in (429, 503) and not reply.foreign else 0
-        return self.delays.retry(record, self.now, reason, hint, said, pause)
+        if reply.foreign and reply.status >= 400 and reply.status not in (429, 503):
+            hint = None  # a link that has expired: a fresh one is to be had at once
+        is_for_all_ = not reply.foreign and is_for_all(reply.envelope, self.now / 1000)
+        return self.delays.retry(record, self.now, reason, hint, said, hint if hint and is_for_all_ else 0)
 
     def unanswered(self, error: TransportError) -> Finding:
         """A retry; what the token endpoint says of it is kept with the end, and its hint is a pause for all."""
@@ -243,17 +255,3 @@ class Attempt:
         lacking = [one for part, one in operation.placed() if part != "url" and one.of(self.context) is None]
         lacking += without_value(operation.url, self.context)
         return [one.text for one in lacking if one.refers_to("outputs")]
-
-    def is_too_early(self, status: int, stage: Stage) -> bool:
-        """Whether this status says no more than that: the submit that carries this key is not over yet (409, as the
-        IETF's draft of Idempotency-Key says), or what a job has made is not there everywhere yet, though it is done.
-        """
-        if stage == "result":
-            return status in (404, 409)
-        is_submit = stage == "submit" or not self.rules.poll
-        return status == 409 and is_submit and self.rules.carries_key
-
-    def in_grace(self) -> bool:
-        """Whether the job is so young that a provider may not know it yet."""
-        begun = self.record.job_at or self.record.submitted_at or self.now
-        return self.now - begun <= self.rules.polling.not_found_grace * 1000

@@ -21,6 +21,7 @@ class Decoded:
     """A reply as expressions see it, why its body is not what it is declared to be (empty: it is), and its size.
 
     `refused`: it is a 401 to the credentials. `foreign`: a link has led to it, away from what the file names.
+    `linked`: its URL came from another reply.
     """
 
     status: int
@@ -30,6 +31,7 @@ class Decoded:
     size: int
     refused: bool = False
     foreign: bool = False
+    linked: bool = False
 
     @property
     def says_nothing(self) -> bool:

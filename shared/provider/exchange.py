@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from shared.provider.wire.transport import Transport
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where a call goes: the origins that the file names, others being foreign; whether a reply `gave` its URL."""
+
+    known: frozenset[Origin]
+    gave: bool
+
+
 @dataclass(slots=True)
 class Exchange:
     """Sends the operations of one attempt, all before `end`, with a token younger than `unauthorized_at` (epoch ms).
@@ -80,14 +88,15 @@ class Exchange:
         query = {name: value for name, value in fill(asked, context).items() if value is not None}
         headers, body = _headers(operation, context), fill(operation.body, context)
         call = Call(operation.method, url, query, headers, body, operation.content_type)
-        known = home if is_link(operation.url) else home | {origin_of(url)}
-        return self._decoded(_leaving(home, call), operation, context, known, acceptors)
+        gave = is_link(operation.url)
+        way = Way(home if gave else home | {origin_of(url)}, gave)
+        return self._decoded(_leaving(home, call), operation, context, way, acceptors)
 
     def page(self, url: str, operation: Operation, context: dict[str, Json], before: dict[str, Json]) -> Decoded:
         """The reply behind a link that an earlier one gave, whose envelope is `before`. Raises TransportError."""
         home = self._home(operation, self._url(operation, context) or "")
         call = Call("GET", url, {}, _headers(operation, context))
-        return self._decoded(_leaving(home, call), operation, before, home)
+        return self._decoded(_leaving(home, call), operation, before, Way(home, gave=True))
 
     def _url(self, operation: Operation, context: dict[str, Json]) -> str | None:
         try:
@@ -108,26 +117,22 @@ class Exchange:
         return self.allowed | ({origin_of(url)} if names_its_host(operation.url) else set())
 
     def _decoded(
-        self,
-        call: Call,
-        operation: Operation,
-        context: dict[str, Json],
-        known: frozenset[Origin],
-        acceptors: Sequence[Acceptor] = (),
+        self, call: Call, operation: Operation, context: dict[str, Json], way: Way, acceptors: Sequence[Acceptor] = ()
     ) -> Decoded:
         """The reply; after a 401 with cached secrets, once more with secrets read anew, if those are others."""
         since = (self.unauthorized_at or 0) / 1000
         attachment = self._attachment(operation, fresh=since > 0, since=since)
-        reply = self._sent(attachment, call, operation, known, acceptors)
+        reply = self._sent(attachment, call, operation, way, acceptors)
         refused = reply.status == 401 and reply.authorised
         if refused:
             self.credentials.refused(attachment)
             if not self.credentials.renewable:
                 fresh = self._attachment(operation, fresh=True)
                 if (fresh.headers, fresh.query) != (attachment.headers, attachment.query):
-                    attachment, reply = fresh, self._sent(fresh, call, operation, known, acceptors)
+                    attachment, reply = fresh, self._sent(fresh, call, operation, way, acceptors)
         found = enveloped(reply, operation, context, attachment, self.links)
-        return dataclasses.replace(found, refused=refused, foreign=is_foreign(reply.url, known))
+        foreign = is_foreign(reply.url, way.known)
+        return dataclasses.replace(found, refused=refused, foreign=foreign, linked=way.gave)
 
     def _attachment(self, operation: Operation, *, fresh: bool, since: float = 0) -> Attachment:
         return self._hiding(self.credentials.attach(self.seconds_left(operation.timeout), fresh=fresh, since=since))
@@ -142,14 +147,13 @@ class Exchange:
         return attachment
 
     def _sent(
-        self,
-        attachment: Attachment,
-        call: Call,
-        operation: Operation,
-        known: frozenset[Origin],
-        acceptors: Sequence[Acceptor],
+        self, attachment: Attachment, call: Call, operation: Operation, way: Way, acceptors: Sequence[Acceptor]
     ) -> Reply:
-        """The reply. Raises TransportError; what went wrong where none of the `known` origins is, is the link's own."""
+        """The reply. Raises TransportError.
+
+        What went wrong where none of the known origins is, is the link's own; so is a private address, unless the file
+        or a caller has named it.
+        """
         try:
             return self.transport.send(
                 call,
@@ -160,8 +164,9 @@ class Exchange:
                 stay=lambda status: any(one.names(status) for one in acceptors),
             )
         except TransportError as error:
-            ours = error.reason not in (Reason.TRANSPORT, Reason.DEADLINE, Reason.INVALID_REQUEST)
-            if not ours and is_foreign(error.url, known):
+            fails = error.reason in (Reason.TRANSPORT, Reason.DEADLINE, Reason.INVALID_REQUEST)
+            strays = error.reason is Reason.REFUSED_TARGET and (way.gave or error.url != call.url)
+            if strays or (fails and is_foreign(error.url, way.known)):
                 raise TransportError(str(error), reason=Reason.EXPIRED_LINK) from error
             raise
 

@@ -14,6 +14,7 @@ from shared.provider.language.acceptor import Acceptor, Stage, Verdict
 from shared.provider.language.operation import Operation
 from shared.provider.language.rules import Rules
 from shared.provider.links import followed
+from shared.provider.patience import EXPIRED
 from shared.provider.shelf import Cursor, Gathered, Shelf, anew, mark
 from shared.provider.wire.message import MAX_RESPONSE_BYTES
 from shared.reasons import Reason
@@ -116,7 +117,8 @@ def _gather(attempt: Asking, found: Gathered, asked: Generator[Decoded, bool | N
             if verdict == "failure" and acceptor is None and found.is_stuck and not renews:  # its link may have expired
                 attempt.record = anew(attempt.record)
                 return attempt.retry(Reason.LOST_PAGES, page)
-            if verdict in ("retry", "pending") or renews:
+            is_gone = acceptor is None and (page.foreign or page.status in EXPIRED)
+            if verdict in ("retry", "pending") or renews or is_gone:
                 attempt.record = found.kept(attempt.record)
             if verdict != "success":
                 return attempt.concluded(verdict, acceptor, page, "result")

@@ -264,16 +264,65 @@ def test_an_error_with_a_result_asks_after_the_job_again(said: Any, reason: str)
         assert site.paths == ["/jobs/j", "/f"] * 2
 
 
-@pytest.mark.parametrize("status", [403, 410])
-def test_a_link_that_has_expired_elsewhere_is_asked_for_again_and_one_of_the_provider_is_the_end(status: int) -> None:
+@pytest.mark.parametrize("status", [401, 403, 404, 410])
+def test_a_link_that_has_expired_is_asked_for_again_wherever_it_leads(status: int) -> None:
     with Site(Says(status, {"error": "gone"})) as there, Site() as here:
         hosts = {"a.example": (PUBLIC, here), "b.example": (ELSEWHERE, there)}
         with internet(hosts):
-            for host, kind, reason in (("b.example", "retry", "expired-link"), ("a.example", "failed", "upstream")):
+            for host in ("b.example", "a.example"):
                 linked = Says(200, {"status": "completed", "link": f"http://{host}/f"})
                 here.answer = answering({"/jobs/j": linked, "/f": Says(status, {"error": "gone"})})
                 found = outcome(ask(provider(rules("http://a.example", **LINKED)), submitted()))
-                assert (found["is"], found["reason"]) == (kind, reason)
+                assert (found["is"], found["reason"]) == ("retry", "expired-link")
+            found = outcome(ask(provider(rules("http://a.example", **LINKED | {"result": {"url": "/f"}})), submitted()))
+            assert found["reason"] == ("not-yet" if status == 404 else "upstream")  # a URL of the file never expires
+
+
+def test_a_link_to_a_private_address_and_a_redirect_there_are_that_answer_s_fault() -> None:
+    private = "http://10.1.2.3:8080/f"
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (LINKED, {"/jobs/j": Says(200, {"status": "completed", "link": private})}),
+        (POLLED, {"/jobs/j": Says(302, b"", {"Location": private})}),
+    ]
+    for file, routes in cases:
+        with Site(answering(routes)) as site:
+            found = outcome(ask(provider(rules(site.url, **file)), submitted()))
+            assert (found["is"], found["reason"]) == ("retry", "expired-link")
+
+
+AT_LIMIT = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(START_MS // 1000 + 61)}
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 423])
+@pytest.mark.parametrize(("headers", "delay", "pause"), [
+    ({"Retry-After": "30"}, 30, 0), (AT_LIMIT, 60, 60), ({"RateLimit-Remaining": "0"}, 5, 0),
+], ids=str)  # fmt: skip
+def test_an_error_that_says_itself_that_it_passes_is_a_retry_unless_an_acceptor_says_else(
+    status: int, headers: Any, delay: float, pause: float
+) -> None:
+    gone = {"state": "failure", "matcher": "status", "expected": status}
+    with Site(answering({"/jobs/j": Says(status, {"message": "limit"}, headers)})) as site:
+        file = POLLED | {"polling": PACE | {"notFoundGrace": 0}}
+        found = ask(provider(rules(site.url, **file)), submitted(), now=later(1))
+        assert found.outcome == Retry(delay, Reason.HTTP, pause)
+        assert outcome(ask(provider(rules(site.url, **file, acceptors=[gone])), submitted()))["is"] == "failed"
+
+
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "soon"}, {"X-RateLimit-Remaining": "7"}], ids=str)
+def test_an_error_that_says_nothing_of_when_is_the_end(headers: Any) -> None:
+    with Site(answering({"/jobs/j": Says(403, {"message": "no"}, headers)})) as site:
+        assert outcome(ask(provider(rules(site.url, **POLLED)), submitted()))["reason"] == "upstream"
+
+
+@pytest.mark.parametrize(("status", "delay"), [(400, 5), (401, 5), (403, 5), (404, 5), (429, 900), (503, 900)])
+def test_of_a_foreign_error_only_that_of_a_busy_host_says_when_to_ask_for_a_fresh_link(
+    status: int, delay: float
+) -> None:
+    linked = answering({"/jobs/j": Says(200, {"status": "completed", "link": "http://b.example/f"})})
+    there, here = Site(Says(status, b"", {"Retry-After": "900"})), Site(linked)
+    with there, here, internet({"a.example": (PUBLIC, here), "b.example": (ELSEWHERE, there)}):
+        found = ask(provider(rules("http://a.example", **LINKED, polling=PACE)), submitted())
+        assert found.outcome == Retry(delay, Reason.EXPIRED_LINK)
 
 
 def test_acceptors_of_the_result_stage_judge_the_result() -> None:
@@ -321,11 +370,12 @@ def test_the_pages_of_a_result_are_joined() -> None:
 
 @pytest.mark.parametrize(("page", "kind", "reason"), [
     (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"), (Says(503), "retry", "http"),
-    (Says(410, {"error": "gone"}), "failed", "upstream"), (Says(404), "retry", "not-yet"),
+    (Says(410, {"error": "gone"}), "retry", "expired-link"), (Says(404), "retry", "expired-link"),
+    (Says(400, {"error": "no"}), "failed", "upstream"), (Says(409), "retry", "not-yet"),
     (Says(200, {"data": None}), "retry", "no-data"), (Says(200, {"message": "busy"}), "retry", "no-data"),
     (Says(206, {"data": [2]}), "retry", "undecodable"), (Says(200, "<html>"), "retry", "undecodable"),
     (Says(200, {"data": [2], "next": "/f1"}), "failed", "pages-without-end"),
-    (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "failed", "refused-target"),
+    (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "retry", "expired-link"),
     (Says(200, {"data": [2], "next": "ftp://a.example/"}), "retry", "expired-link"),
     (Says(200, b" " * (MAX_RESPONSE_BYTES + 1)), "failed", "too-large"), (Cut(b""), "retry", "transport"),
     (Says(200, {"data": [2], "status": "busy"}), "retry", "acceptor"),

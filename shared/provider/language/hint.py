@@ -58,6 +58,18 @@ def told(envelope: dict[str, Json], now: float, hints: Iterable[Hint] = ()) -> f
     return max(found, default=None)
 
 
+def says_when(envelope: dict[str, Json], now: float) -> bool:
+    """Whether a 4xx says itself that it passes: its limit is used up, or it says when to come back."""
+    status = envelope["statusCode"]
+    is_ours = isinstance(status, int) and 400 <= status <= 499
+    return is_ours and (told(envelope, now) is not None or _is_at_limit(status, envelope["headers"], now))
+
+
+def is_for_all(envelope: dict[str, Json], now: float) -> bool:
+    """Whether a reply that says when to come back means everybody, and not one job."""
+    return envelope["statusCode"] in _REFUSALS or _is_at_limit(envelope["statusCode"], envelope["headers"], now)
+
+
 def _is_at_limit(status: Json, headers: dict[str, Json], said_at: float) -> bool:
     """Whether this reply refuses for a limit that is used up: many tell the reset of one that is not in every reply."""
     if not isinstance(status, int) or status < 400:

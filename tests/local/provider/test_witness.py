@@ -78,10 +78,7 @@ def test_try_masks_passwords_and_tokens(desk: Desk) -> None:
         (
             Says(302, b"", {"Location": "http://10.0.0.1/"}),
             {},
-            (
-                "= failed: refused-target: the target's address is not allowed "
-                "(The URL leads to an address neither public nor in `servers`)"
-            ),
+            "= failed: too-many-errors: expired-link (More than `maxErrors` attempts in a row met an error)",
         ),
         (
             Says(404, b""),
