@@ -173,6 +173,9 @@ class Attempt:
         if stage != "result" and rules.poll and (lacking := self.lacking_outputs(rules.poll)):
             said = rules.error.of(reply.envelope)
             error = f"no value for {', '.join(lacking)}" if said is None else said
+            if stage == "submit" and said is None and rules.carries_key:  # the same key begins no second job
+                self.record = replace(self.record, outputs=None, job_at=None)
+                return self.retry(Reason.MISSING_OUTPUT, reply, error)
             return Finding(Failed(Reason.MISSING_OUTPUT, error), self.record)
         finding = self.delays.pending(self.record, self.now, rules.polling.hinted(reply.envelope, self.now))
         word = rules.status.of(reply.envelope)
@@ -245,10 +248,11 @@ class Attempt:
         return self.delays.retry(self.record, self.now, error.reason, hint, said, hint or 0)
 
     def keep(self, reply: Decoded) -> None:
-        """Keep the outputs so far; before there is a job none is recorded."""
-        self.context["outputs"] = reply.envelope["outputs"]
+        """Keep the outputs so far; before there is a job none is recorded. What cannot be sent replaces nothing."""
+        asked = (self.rules.asks_again, *self.rules.result_steps)
+        self.context["outputs"] = outputs = self.exchange.sendable(asked, self.context, reply.envelope["outputs"])
         if self.record.outputs is not None:
-            self.record = replace(self.record, outputs=reply.envelope["outputs"])
+            self.record = replace(self.record, outputs=outputs)
 
     def lacking_outputs(self, operation: Operation) -> list[str]:
         """The placeholders of the operation that refer to an output and have no value."""

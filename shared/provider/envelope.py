@@ -49,8 +49,8 @@ def enveloped(
 ) -> Decoded:
     """A reply, whether it was asked for or came by itself, as expressions see it: without what was attached.
 
-    Below 400 the operation's outputs are merged into those so far; null never overwrites. Those that `urls` read are
-    links, which become absolute.
+    Below 400 the operation's outputs are merged into those so far; null never overwrites, nor does an empty text what
+    has a value. Those that `urls` read are links, which become absolute.
     """
     body, undecodable = _read(reply, operation)
     if attachment.may_be_in(reply.body, reply.headers.get("content-type", "")):
@@ -62,7 +62,9 @@ def enveloped(
     envelope |= {"input": context["input"], "outputs": context["outputs"]}
     if reply.status < 400:
         found = {name: expression.of(envelope) for name, expression in operation.outputs.items()}
-        outputs = context["outputs"] | kept(found, urls, envelope)
+        before = context["outputs"]
+        found = {name: value for name, value in found.items() if value != "" or before.get(name) is None}
+        outputs = before | kept(found, urls, envelope)
         # a new envelope: an output may hold the old one, and nothing can be stored that holds itself
         envelope = envelope | {"outputs": outputs}
     return Decoded(reply.status, url, envelope, attachment.text(undecodable), len(reply.body))

@@ -3,9 +3,12 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from shared.codec import Json
 from shared.errors import TransportError
@@ -14,7 +17,7 @@ from shared.provider.credentials.credentials import Credentials
 from shared.provider.envelope import Decoded, enveloped
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.expression import Expression
-from shared.provider.language.operation import Operation
+from shared.provider.language.operation import WITH_PLACEHOLDERS, Operation
 from shared.provider.language.placeholder import (
     fill,
     fill_url,
@@ -22,10 +25,11 @@ from shared.provider.language.placeholder import (
     placeholders,
     stays_on_the_server,
     text_of,
+    with_stand_ins,
 )
-from shared.provider.links import based, followed, is_foreign, is_link
+from shared.provider.links import REPLIED, based, followed, is_foreign, is_link
 from shared.provider.wire.link import abroad
-from shared.provider.wire.message import Call, Reply
+from shared.provider.wire.message import Call, Reply, are_headers
 from shared.provider.wire.origin import Origin, joined, origin_of
 from shared.reasons import Reason
 
@@ -78,6 +82,41 @@ class Exchange:
 
         Raises TransportError.
         """
+        with self._blaming(operation, context):
+            return self._asked(operation, context, acceptors)
+
+    def can_send(self, operation: Operation, context: dict[str, Json]) -> bool:
+        """Whether these values make a request."""
+        with suppress(TransportError):
+            return bool(self._url(operation, context)) and are_headers(_headers(operation, context))
+        return False
+
+    def sendable(
+        self, operations: Sequence[Operation], context: dict[str, Json], outputs: dict[str, Json]
+    ) -> dict[str, Json]:
+        """The outputs, but those of before instead of any with which a request could no longer be sent."""
+        before = context["outputs"]
+        able = [one for one in operations if self.can_send(one, context)]
+        kept = {}
+        for name in before.keys() & outputs.keys():
+            changed = context | {"outputs": before | {name: outputs[name]}}
+            if outputs[name] != before[name] and not all(self.can_send(one, changed) for one in able):
+                kept[name] = before[name]
+        return outputs | kept
+
+    @contextmanager
+    def _blaming(self, operation: Operation, context: dict[str, Json]) -> Iterator[None]:
+        """A reply is at fault if with another value of it a request could be sent that cannot be sent with this."""
+        try:
+            yield
+        except TransportError as error:
+            if error.reason is Reason.INVALID_REQUEST:
+                parts = {part: with_stand_ins(getattr(operation, part), REPLIED) for part in WITH_PLACEHOLDERS}
+                other = structs.replace(operation, **parts)
+                error.passes = other != operation and self.can_send(other, context)
+            raise
+
+    def _asked(self, operation: Operation, context: dict[str, Json], acceptors: Sequence[Acceptor]) -> Decoded | None:
         url = self._url(operation, context)
         if not url:
             return None
@@ -96,7 +135,8 @@ class Exchange:
         """The reply behind a link that an earlier one gave, whose envelope is `before`. Raises TransportError."""
         home = self._home(operation, self._url(operation, context) or "")
         call = Call("GET", url, {}, _headers(operation, context))
-        return self._decoded(_leaving(home, call), operation, before, Way(home, gave=True))
+        with self._blaming(operation, context):
+            return self._decoded(_leaving(home, call), operation, before, Way(home, gave=True))
 
     def _url(self, operation: Operation, context: dict[str, Json]) -> str | None:
         try:

@@ -10,11 +10,14 @@ from shared.provider.language.placeholder import leading
 from shared.provider.wire.origin import Origin, has_origin, joined, origin_of
 from shared.reasons import Reason
 
+REPLIED = ("outputs", "response")
+"""What placeholders read that replies have said, and neither the file nor a caller."""
+
 
 def is_link(url: str) -> bool:
     """Whether a URL of a provider file begins with what a reply gave."""
     one = leading(url)
-    return one is not None and any(one.expression.refers_to(root) for root in ("outputs", "response"))
+    return one is not None and any(one.expression.refers_to(root) for root in REPLIED)
 
 
 def is_foreign(url: str, known: Collection[Origin]) -> bool:

@@ -147,4 +147,5 @@ def _next(operation: Operation, page: Decoded) -> Json:
     try:
         return operation.next.of(page.envelope)
     except ValueError as error:
-        raise TransportError(str(error), reason=Reason.INVALID_REQUEST) from error
+        is_given = any(root != "input" for root, _ in operation.next.references)
+        raise TransportError(str(error), reason=Reason.INVALID_REQUEST, passes=is_given) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from shared.bounds import BOUNDS, fits
-from shared.codec import Json
+from shared.codec import Json, dumps
 from shared.errors import SecretUnavailable, TransportError
 from shared.logs import log
 from shared.outcome import Failed, Pending, Retry
@@ -84,9 +84,9 @@ class Provider:
         context = self._context(task, record)
         exchange = self._exchange.begin(0, None, self._hidden(self._url(task, record)))
         finding = Attempt(self.rules, self.delays, exchange, context, record, now).hear(payload)
-        finding = finding and _bounded(task, record, finding)
-        is_too_large = finding and isinstance(finding.outcome, Failed) and finding.outcome.reason == Reason.TOO_LARGE
-        return None if is_too_large else finding
+        if finding and isinstance(finding.outcome, Pending) and not fits(finding.record.outputs, "outputs"):
+            return None
+        return finding and _bounded(task, record, finding)
 
     def cancel(self, task: Task, record: Record, *, seconds: float) -> None:
         """Tell the provider that nobody waits any more; best effort, says nothing of success."""
@@ -121,13 +121,18 @@ class Provider:
 
 
 def _bounded(task: Task, before: Record, finding: Finding) -> Finding:
-    """The finding without what is larger than a record may hold; a task goes on without all of that but its outputs.
+    """The finding without what is larger than a record may hold; a task goes on without it, and with the outputs of
+    before, if there were any.
 
     The record's reason says what was left out, and so does the log, once.
     """
     outcome, record = finding.outcome, finding.record
-    if large := [name for name in ("partial", "progress") if not fits(getattr(record, name), name)]:
-        left: dict[str, Any] = dict.fromkeys(large)
+    large = [name for name in ("partial", "progress") if not fits(getattr(record, name), name)]
+    left: dict[str, Any] = dict.fromkeys(large)
+    if before.outputs is not None and not fits(record.outputs, "outputs"):
+        large.append("outputs")
+        left["outputs"] = _small(before.outputs, record.outputs or {})
+    if large:
         record = replace(record, **left)
         if isinstance(outcome, Pending):
             outcome = Pending(outcome.delay_seconds, record.partial, record.progress)
@@ -141,3 +146,12 @@ def _bounded(task: Task, before: Record, finding: Finding) -> Finding:
         if isinstance(outcome, Pending | Retry):
             outcome = Failed(Reason.TOO_LARGE, f"outputs take more than {BOUNDS['outputs'].most} bytes")
     return Finding(outcome, record)
+
+
+def _small(before: dict[str, Json], outputs: dict[str, Json]) -> dict[str, Json]:
+    """As many of the outputs as fit, the smallest first, and what there was before in the place of the others."""
+    kept = before
+    for name in sorted(outputs, key=lambda name: len(dumps(outputs[name]))):
+        if fits(kept | {name: outputs[name]}, "outputs"):
+            kept = kept | {name: outputs[name]}
+    return kept

@@ -139,6 +139,74 @@ def test_outputs_are_taken_from_every_answer_below_400_and_null_leaves_what_ther
         assert seen == [{"id": "j", "cursor": cursor} for cursor in (1, 1, 2, 2, 4)]
 
 
+def test_an_empty_text_replaces_no_output_that_has_a_value() -> None:
+    outputs = {"id": "body.id", "link": "headers.location", "x": "body.x"}
+    file = POLLED | {"poll": {"url": "/jobs/${outputs.id}", "outputs": outputs}}
+    with Site(Says(200, {"status": "working", "id": "", "x": ""}, {"Location": ""})) as site:
+        found = ask(provider(rules(site.url, **file)), submitted(outputs={"id": "j", "link": "/l"}))
+        assert found.record.outputs == {"id": "j", "link": "/l", "x": ""}
+
+
+def test_an_output_that_is_too_large_leaves_what_there_was_and_the_others_are_kept() -> None:
+    outputs = {"id": "body.id", "small": "body.small", "large": "body.large"}
+    file = POLLED | {"poll": {"url": "/jobs/${outputs.id}", "outputs": outputs}}
+    large = "a" * 30_000
+    with Site(Says(200, {"status": "working", "id": large, "small": 1, "large": large})) as site:
+        found = ask(provider(rules(site.url, **file)), submitted())
+        assert outcome(found)["is"] == "pending"
+        assert found.record.outputs == {"id": "j", "small": 1}
+
+
+SENT = {
+    "url": "/v1/${+outputs.name}", "headers": {"X": "${outputs.x}"}, "outputs": {"name": "body.name", "x": "body.x"},
+}  # fmt: skip
+KNOWN: dict[str, Any] = {"name": "ops/1", "x": "a"}
+
+
+@pytest.mark.parametrize(
+    "bad", [{"x": "a\nb"}, {"x": "ж"}, {"name": "/ops/1"}, {"name": "../admin"}, {"name": ""}], ids=str
+)
+def test_an_output_that_cannot_be_sent_replaces_none_that_can_and_without_one_it_is_tried_again(bad: Any) -> None:
+    with Site(Says(200, {"status": "working"} | {"name": "ops/2", "x": "b"} | bad)) as site:
+        asked = provider(rules(site.url, **POLLED | {"poll": SENT}))
+        found = ask(asked, submitted(outputs=KNOWN))
+        assert found.record.outputs == {"name": "ops/2", "x": "b"} | {name: KNOWN[name] for name in bad}
+        if "" not in bad.values():
+            found = ask(asked, submitted(outputs=KNOWN | bad))
+            assert (outcome(found)["is"], outcome(found)["reason"]) == ("retry", "invalid-request")
+            assert len(site.calls) == 1
+
+
+@pytest.mark.parametrize("poll", [
+    {"url": "/v1/${+input.bad}/${+outputs.name}"}, {"url": "/v1/${+outputs.name}", "headers": {"X": "${input.line}"}},
+], ids=str)  # fmt: skip
+def test_a_value_of_a_caller_that_cannot_be_sent_is_the_end_beside_whatever_a_reply_has_said(poll: Any) -> None:
+    given = submitted(outputs=KNOWN, input={"bad": "../x", "line": "a\nb"})
+    with Site() as site:
+        found = outcome(ask(provider(rules(site.url, **POLLED | {"poll": poll})), given))
+        assert (found["is"], found["reason"]) == ("failed", "invalid-request")
+
+
+def test_a_cursor_that_leads_to_another_path_is_that_page_s_fault() -> None:
+    result = {"url": "/f", "next": "/f/${+body.cursor}"}
+    routes = {"/jobs/j": Says(200, {"status": "completed"}), "/f": Says(200, {"data": [1], "cursor": "../x"})}
+    with Site(answering(routes)) as site:
+        found = outcome(ask(provider(rules(site.url, **LINKED | {"result": result})), submitted()))
+        assert (found["is"], found["reason"]) == ("retry", "invalid-request")
+
+
+def test_a_submit_that_is_answered_with_nothing_is_sent_again_with_its_key() -> None:
+    keyed = POLLED["submit"] | {"headers": {"Idempotency-Key": "${task.id}"}}
+    with Site(answering({"/jobs": [Says(200, {}), Says(200, b""), Says(202, {"id": "j"})]})) as site:
+        asked, known = provider(rules(site.url, **POLLED | {"submit": keyed})), record()
+        for kind in ("retry", "retry", "pending"):
+            found = ask(asked, known)
+            known = found.record
+            assert outcome(found)["is"] == kind
+        assert known.outputs == {"id": "j"}
+        assert len({call.headers["Idempotency-Key"] for call in site.calls}) == 1
+
+
 def test_an_output_may_hold_the_whole_answer() -> None:
     whole = {"url": "/jobs", "outputs": {"all": "@"}}
     with Site(Says(200, {"status": "working"})) as site:

@@ -38,7 +38,8 @@ class Operation(Part, frozen=True, kw_only=True):
     ] = "application/json"
     repeatable: Annotated[bool, says("submit: sent again it begins no second job; `check` asks for no key")] = False
     outputs: Annotated[
-        dict[str, Expression], says("taken from every reply below 400 and kept with the task; null never overwrites")
+        dict[str, Expression],
+        says("from every reply below 400, kept with the task; null and empty texts never overwrite"),
     ] = field(default_factory=dict)
     decode: Annotated[
         Decoding, says("`auto`: by content type; `csv`: objects, named by the first line; `url`: keep the link itself")

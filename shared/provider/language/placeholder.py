@@ -5,7 +5,7 @@ percent-encoded, `${+expression}` keeps the reserved characters (RFC 6570).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -116,6 +116,24 @@ def fill(value: Json, context: Json) -> Json:
             pairs = ((child, fill(child, context)) for child in value)
             return [one for child, one in pairs if one is not None or child is None]
     return value
+
+
+def with_stand_ins(value: Json, roots: Collection[str]) -> Json:
+    """The value with an `x` for each placeholder that refers to one of these roots."""
+    match value:
+        case str():
+            return "".join(part if isinstance(part, str) else _stand_in(part, roots) for part in _parts(value))
+        case dict():
+            return {name: with_stand_ins(child, roots) for name, child in value.items()}
+        case list():
+            return [with_stand_ins(child, roots) for child in value]
+    return value
+
+
+def _stand_in(one: Placeholder, roots: Collection[str]) -> str:
+    if any(one.expression.refers_to(root) for root in roots):
+        return "x"
+    return f"${{{'+' if one.reserved else ''}{one.expression.text}}}"
 
 
 def fill_url(text: str, context: Json) -> str | None:
