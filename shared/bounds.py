@@ -26,9 +26,7 @@ BOUNDS: Mapping[str, Bound] = {
     "group": Bound(256, "a request's group: record, item", "above 64 characters: 400"),
     "notify": Bound(2_067, "one of the 10 targets in `notify`: item", "400"),
     "input": Bound(32_768, "a request's input: record, item", "413"),
-    "outputs": Bound(
-        24_576, "what a provider file keeps of a job: record, item", "the last stay; of a submit: `too-large`"
-    ),
+    "outputs": Bound(24_576, "what a provider file keeps of a job: record, item", "the last stay; else `too-large`"),
     "partial": Bound(65_536, "partial data: record, item, answer", "left out; `reason` and the log say so"),
     "progress": Bound(4_096, "progress: record, answer", "left out; `reason` and the log say so"),
     "reason": Bound(512, "why the last attempt brought nothing: record, answer", "a status is cut to 64 characters"),

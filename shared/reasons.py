@@ -35,8 +35,6 @@ class Reason(StrEnum):
     CRASHED = "crashed", "The worker died during the attempt more than MAX_CRASHES times.", Trait.KEEPS_JOB
     MISSING_INPUT = "missing-input", "A URL needs an input that the request did not give.", Trait.HOPELESS
     MISSING_OUTPUT = "missing-output", "The next request needs an output that no reply contains.", Trait.HOPELESS
-    NOT_A_LIST = "not-a-list", "Pages are joined by `next`, but the data of one is not a list.", Trait.HOPELESS
-    PAGES_WITHOUT_END = "pages-without-end", "The `next` links lead in a circle, or to too many pages.", Trait.HOPELESS
     TOO_LARGE = "too-large", "What is larger than may be read or stored.", Trait.HOPELESS, Trait.REPLY_LOST
     INVALID_REQUEST = "invalid-request", "A value makes a URL or header that cannot be sent.", Trait.HOPELESS
     REFUSED_TARGET = "refused-target", "The URL leads to an address neither public nor in `servers`.", Trait.HOPELESS
@@ -52,6 +50,8 @@ class Reason(StrEnum):
     REDIRECTS = "redirects", "More redirects than are followed, or one that cannot be."
     MISSING_LINK = "missing-link", "The URL of the result has no value yet.", Trait.NAMED
     EXPIRED_LINK = "expired-link", "A link that a reply gave leads nowhere; the next poll may give another."
+    NOT_A_LIST = "not-a-list", "Pages are joined by `next`, but the data of one is not a list."
+    PAGES_WITHOUT_END = "pages-without-end", "The `next` links lead in a circle, or to too many pages."
     MORE_PAGES = "more-pages", "The pages take longer than one attempt; the next goes on where it stopped."
     LOST_PAGES = "lost-pages", "What was kept of earlier pages is no longer there; they are asked for anew."
     NOT_FOUND_GRACE = "not-found-grace", "A 404 so soon after the submit that it may pass.", Trait.NAMED

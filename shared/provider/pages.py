@@ -6,11 +6,12 @@ from typing import Protocol
 
 from shared.codec import Json
 from shared.errors import DataUnavailable, TransportError
-from shared.outcome import Completed, Failed
+from shared.outcome import Completed
 from shared.provider.delays import Delays, Finding
 from shared.provider.envelope import Decoded
 from shared.provider.exchange import Exchange
 from shared.provider.language.acceptor import Acceptor, Stage, Verdict
+from shared.provider.language.hint import says_when
 from shared.provider.language.operation import Operation
 from shared.provider.language.rules import Rules
 from shared.provider.links import followed
@@ -21,6 +22,8 @@ from shared.reasons import Reason
 from shared.record import Record
 
 MAX_PAGES = 1000
+MAX_WAITS = 5  # for one page, in one attempt
+LEAST_WAIT_SECONDS = 1.0  # some say 0 as long as they are busy
 
 
 class Asking(Protocol):
@@ -93,7 +96,7 @@ def pages(
         if (yield page):
             page = None
             continue
-        cursor.count, cursor.size = cursor.count + 1, cursor.size + page.size
+        cursor.url, cursor.count, cursor.size = "", cursor.count + 1, cursor.size + page.size
         link = _next(operation, page)
         if not isinstance(link, str) or not link:  # false, say: `has_more && next`
             return
@@ -106,12 +109,12 @@ def pages(
 
 def _gather(attempt: Asking, found: Gathered, asked: Generator[Decoded, bool | None]) -> Finding | None:
     """Take one page after the other; what it means that one is no page. Raises TransportError."""
-    page = next(asked)
+    page, waits = next(asked), 0
     with suppress(StopIteration):
         while True:
             verdict, acceptor = attempt.judged(page, "result")
-            if verdict == "retry" and _waited(attempt, page):
-                page = asked.send(True)
+            if verdict == "retry" and waits < MAX_WAITS and _waited(attempt, page):
+                page, waits = asked.send(True), waits + 1
                 continue
             renews = page.refused and acceptor is None  # the next attempt comes with another token
             if verdict == "failure" and acceptor is None and found.is_stuck and not renews:  # its link may have expired
@@ -127,18 +130,21 @@ def _gather(attempt: Asking, found: Gathered, asked: Generator[Decoded, bool | N
                 attempt.record = found.kept(attempt.record)
                 return attempt.completed(page, data)
             if not isinstance(data, list | None):
-                return Finding(Failed(Reason.NOT_A_LIST, "a page's data is not a list"), attempt.record)
+                attempt.record = found.kept(attempt.record)
+                return attempt.retry(Reason.NOT_A_LIST, page)
             found.take(data or [])
-            page = asked.send(False)
+            page, waits = asked.send(False), 0
     return None
 
 
 def _waited(attempt: Asking, page: Decoded) -> bool:
     """Whether a page asked for a wait that the attempt has time for, which is over now."""
     hint = attempt.rules.polling.hinted(page.envelope, attempt.now)
-    if page.status not in (429, 503) or hint is None or hint >= attempt.exchange.seconds_left():
+    is_told = page.status in (429, 503) or (not page.foreign and says_when(page.envelope, attempt.now / 1000))
+    wait = max(LEAST_WAIT_SECONDS, hint or 0)
+    if not is_told or hint is None or wait >= attempt.exchange.seconds_left():
         return False
-    attempt.exchange.sleep(hint)
+    attempt.exchange.sleep(wait)
     return True
 
 

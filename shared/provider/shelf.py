@@ -18,7 +18,10 @@ from shared.task import Task
 
 @dataclass(slots=True)
 class Cursor:
-    """Where an attempt is: the URL of the page under way, how many came before, their bytes, marks of their URLs."""
+    """Where an attempt is: the URL of the page under way, how many came before, their bytes, marks of their URLs.
+
+    No URL: the last page does not say where the next one is.
+    """
 
     url: str = ""
     count: int = 0
@@ -86,9 +89,11 @@ class Gathered:
     def kept(self, record: Record) -> Record:
         """The record that goes on at the page under way: no error counts, where more pages are kept than ever before.
 
-        Where nothing can be kept it is as it was.
+        Where nothing can be kept it is as it was. After a page that does not say how to go on it begins anew.
         """
         before, cursor = self.pages, self.cursor
+        if not cursor.url:
+            return anew(record)
         kept = self.shelf.put(self.items) if self.shelf and self.taken else None
         if kept is None:
             return record

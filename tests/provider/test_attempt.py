@@ -437,12 +437,12 @@ def test_the_pages_of_a_result_are_joined() -> None:
 
 
 @pytest.mark.parametrize(("page", "kind", "reason"), [
-    (Says(200, {"data": {"a": 1}}), "failed", "not-a-list"), (Says(503), "retry", "http"),
+    (Says(200, {"data": {"a": 1}}), "retry", "not-a-list"), (Says(503), "retry", "http"),
     (Says(410, {"error": "gone"}), "retry", "expired-link"), (Says(404), "retry", "expired-link"),
     (Says(400, {"error": "no"}), "failed", "upstream"), (Says(409), "retry", "not-yet"),
     (Says(200, {"data": None}), "retry", "no-data"), (Says(200, {"message": "busy"}), "retry", "no-data"),
     (Says(206, {"data": [2]}), "retry", "undecodable"), (Says(200, "<html>"), "retry", "undecodable"),
-    (Says(200, {"data": [2], "next": "/f1"}), "failed", "pages-without-end"),
+    (Says(200, {"data": [2], "next": "/f1"}), "retry", "pages-without-end"),
     (Says(200, {"data": [2], "next": "http://10.0.0.1/"}), "retry", "expired-link"),
     (Says(200, {"data": [2], "next": "ftp://a.example/"}), "retry", "expired-link"),
     (Says(200, b" " * (MAX_RESPONSE_BYTES + 1)), "failed", "too-large"), (Cut(b""), "retry", "transport"),
