@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -123,10 +123,10 @@ class Exchange:
         if operation.decode == "url":
             return enveloped(Reply(200, {}, b"", url), operation, context)
         home = self._home(operation, url)
-        asked = operation.query if origin_of(url) in home else _without_input(operation.query)
+        asked = operation.query if origin_of(url) in home else _literal(operation.query)
         query = {name: value for name, value in fill(asked, context).items() if value is not None}
         headers, body = _headers(operation, context), fill(operation.body, context)
-        call = Call(operation.method, url, query, headers, body, operation.content_type)
+        call = Call(operation.method, url, query, headers, body, operation.content_type, _filled(operation))
         gave = is_link(operation.url)
         way = Way(home if gave else home | {origin_of(url)}, gave)
         return self._decoded(_leaving(home, call), operation, context, way, acceptors)
@@ -134,7 +134,7 @@ class Exchange:
     def page(self, url: str, operation: Operation, context: dict[str, Json], before: dict[str, Json]) -> Decoded:
         """The reply behind a link that an earlier one gave, whose envelope is `before`. Raises TransportError."""
         home = self._home(operation, self._url(operation, context) or "")
-        call = Call("GET", url, {}, _headers(operation, context))
+        call = Call("GET", url, {}, _headers(operation, context), filled=_filled(operation))
         with self._blaming(operation, context):
             return self._decoded(_leaving(home, call), operation, before, Way(home, gave=True))
 
@@ -219,10 +219,11 @@ def _leaving(home: frozenset[Origin], call: Call) -> Call:
     return call if origin_of(call.url) in home else abroad(call)
 
 
-def _without_input(query: dict[str, Json]) -> dict[str, Json]:
-    """The parameters that no caller fills."""
-    return {
-        name: value
-        for name, value in query.items()
-        if not any(one.expression.refers_to("input") for one in placeholders(value))
-    }
+def _filled(operation: Operation) -> frozenset[str]:
+    """The names of the headers with a placeholder."""
+    return frozenset(operation.headers.keys() - _literal(operation.headers).keys())
+
+
+def _literal(given: Mapping[str, Json]) -> dict[str, Json]:
+    """The headers or parameters without a placeholder: what the file itself says, to anybody."""
+    return {name: value for name, value in given.items() if not any(placeholders(value))}

@@ -160,9 +160,23 @@ def test_no_way_off_the_origin_takes_a_header_along(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["output", "result", "submit"])
-def test_a_link_elsewhere_takes_no_parameter_along_that_a_caller_fills(way: str) -> None:
-    [call], _ = asked_abroad(way, query={"key": "${input.t}", "v": "2024", "all": ["${input.t}"]})
+def test_a_link_elsewhere_takes_no_parameter_along_that_a_value_fills(way: str) -> None:
+    query = {"key": "${input.t}", "v": "2024", "all": ["${input.t}"], "id": "${task.name}", "at": "${outputs.link}"}
+    [call], _ = asked_abroad(way, query=query)
     assert call.query == "v=2024"
+
+
+@pytest.mark.parametrize("way", ["redirect", "output", "next", "input", "submit"])
+def test_no_way_off_the_origin_takes_a_harmless_header_along_that_a_value_fills(way: str) -> None:
+    headers = {
+        "user-agent": "${input.t}",
+        "Accept": "x/${input.t}",
+        "Range": "bytes=${input.t}",
+        "Accept-Language": "de",
+    }
+    [call], _ = asked_abroad(way, headers=headers)
+    assert SECRET not in str(call.headers)
+    assert (call.headers["User-Agent"], call.headers["Accept-Language"]) == ("meanwhile", "de")
 
 
 def test_a_host_that_the_file_names_gets_the_headers_of_the_file_but_no_credentials() -> None:

@@ -20,11 +20,13 @@ _PARAMETER = re.compile(r"\s*;\s*([!#$%&'*+.^_`|~0-9A-Za-z-]*)\s*(?:=\s*(?:\"((?
 
 
 def abroad(call: Call) -> Call:
-    """The call as it goes to an origin to which a link leads and not the file: with no header that could tell a secret.
+    """The call as it goes to an origin to which a link leads and not the file: with no header that could tell a secret,
+    for its name or as a value has filled it.
 
     RFC 9110, 15.4 says it of redirects; whichever way leads there, the same is left behind.
     """
-    kept = {name: value for name, value in call.headers.items() if name.lower() in _HARMLESS}
+    literal = call.headers.keys() - call.filled
+    kept = {name: value for name, value in call.headers.items() if name in literal and name.lower() in _HARMLESS}
     return dataclasses.replace(call, headers=kept)
 
 

@@ -13,7 +13,10 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, ready to send. A `body` of None is left out; a text goes as it is, else as `content_type` says."""
+    """One request, ready to send. A `body` of None is left out; a text goes as it is, else as `content_type` says.
+
+    `filled` names the headers that a value has filled, of whoever it is.
+    """
 
     method: str
     url: str
@@ -21,6 +24,7 @@ class Call:
     headers: dict[str, str]
     body: Json = None
     content_type: str = "application/json"
+    filled: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
