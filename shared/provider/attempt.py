@@ -173,7 +173,9 @@ class Attempt:
         if stage != "result" and rules.poll and (lacking := self.lacking_outputs(rules.poll)):
             said = rules.error.of(reply.envelope)
             error = f"no value for {', '.join(lacking)}" if said is None else said
-            if stage == "submit" and said is None and rules.carries_key:  # the same key begins no second job
+            if (
+                stage == "submit" and not reply.envelope["body"] and rules.carries_key
+            ):  # the same key begins no second job
                 self.record = replace(self.record, outputs=None, job_at=None)
                 return self.retry(Reason.MISSING_OUTPUT, reply, error)
             return Finding(Failed(Reason.MISSING_OUTPUT, error), self.record)
