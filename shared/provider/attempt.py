@@ -108,7 +108,7 @@ class Attempt:
         acceptors = [one for one in self.rules.acceptors if one.stages & self.stages(stage)]
         try:
             reply = self.exchange.send(operation, context, acceptors)
-        except TransportError as error:  # what says how a job is doing is small: such a page is nobody's data
+        except TransportError as error:
             error.passes = error.passes or (error.reason is Reason.TOO_LARGE and stage != "result")
             raise
         if reply is None:
@@ -233,11 +233,10 @@ class Attempt:
 
     def retry(self, reason: Reason, reply: Decoded, why: str | None = None) -> Finding:
         """Another try; `why` is kept with the end where the provider itself says nothing."""
-        record = replace(self.record, unauthorized_at=None)
+        record, is_busy = replace(self.record, unauthorized_at=None), reply.status in (429, 503)
         said, hint = self.rules.error.of(reply.envelope), self.rules.polling.hinted(reply.envelope, self.now)
         said = why if said is None else said
-        if reply.foreign and reply.status >= 400 and reply.status not in (429, 503):
-            hint = None  # a link that has expired: a fresh one is to be had at once
+        hint = None if reply.foreign and reply.status >= 400 and not is_busy else hint  # a fresh link is there at once
         is_for_all_ = not reply.foreign and is_for_all(reply.envelope, self.now / 1000)
         return self.delays.retry(record, self.now, reason, hint, said, hint if hint and is_for_all_ else 0)
 
