@@ -10,7 +10,7 @@ import pytest
 from shared.codec import Json
 from shared.provider import pages as pages_module
 from shared.provider.credentials.credentials import Credentials
-from shared.provider.envelope import Decoded
+from shared.provider.envelope import Decoded, enveloped
 from shared.provider.exchange import Exchange
 from shared.provider.language.acceptor import Acceptor
 from shared.provider.language.next_page import NextPage
@@ -306,6 +306,19 @@ def test_slow_pages_have_the_attempts_time_together() -> None:
     with Site(lambda seen: Says(200, {"next": seen.path + "x"}), seconds=8) as site, fails("deadline"):
         walked(site, clock=site.clock)
     assert site.paths == ["/x", "/xx", "/xxx"]
+
+
+def test_nothing_more_is_sent_where_decoding_took_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def slowly(*arguments: Any) -> Decoded:
+        now[0] += 30
+        return enveloped(*arguments)
+
+    monkeypatch.setattr("shared.provider.exchange.enveloped", slowly)
+    with Site(lambda seen: Says(200, {"next": seen.path + "x"})) as site, fails("deadline"):
+        walked(site, clock=lambda: now[0])
+    assert site.paths == ["/x"]
 
 
 def test_pages_on_another_origin_get_no_credentials() -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from shared.errors import TransportError
 from shared.provider.wire.message import Call
@@ -15,6 +16,8 @@ _HARMLESS = frozenset(
     }
 )  # fmt: skip
 """Headers that say how to answer, or what a body is: nobody is known by them."""
+MAX_LINKS = 100  # read of one reply: an API names a few, and each takes some time
+MAX_LINK_BYTES = 65_536  # a link that begins behind so many is not read
 _LINK = re.compile(r"[\s,]*<([^>]*)>")
 _PARAMETER = re.compile(r"\s*;\s*([!#$%&'*+.^_`|~0-9A-Za-z-]*)\s*(?:=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;,\"]*)))?")
 
@@ -33,14 +36,18 @@ def abroad(call: Call) -> Call:
 def links(header: str, url: str) -> dict[str, str]:
     """The links in a Link header (RFC 8288, 3) of the reply from `url`: relation, in lower case -> absolute URL.
 
-    Of several with one relation the first; one about another page (`anchor`) or that makes no URL is passed over.
+    Of several with one relation the first; one about another page (`anchor`) or that makes no URL is passed over. Only
+    the first MAX_LINKS are read.
     """
     found: dict[str, str] = {}
-    for target, parameters in _targets(header):
+    here = joined(url, "")
+    for target, parameters in islice(_targets(header), MAX_LINKS):
         try:
-            if joined(url, parameters.get("anchor", "")) == joined(url, ""):
+            anchor = parameters.get("anchor")
+            if not anchor or joined(url, anchor) == here:
                 link = joined(url, target)
-                found = dict.fromkeys(parameters.get("rel", "").lower().split(), link) | found
+                for relation in parameters.get("rel", "").lower().split():
+                    found.setdefault(relation, link)
         except TransportError:
             continue
     return found
@@ -49,7 +56,7 @@ def links(header: str, url: str) -> dict[str, str]:
 def _targets(header: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Each link's target as it is written, and its parameters: of several with one name the first."""
     at = 0
-    while link := _LINK.match(header, at):
+    while at < MAX_LINK_BYTES and (link := _LINK.match(header, at)):
         at, parameters = link.end(), dict[str, str]()
         while (one := _PARAMETER.match(header, at)) and one.end() > at:
             at = one.end()

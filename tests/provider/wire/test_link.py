@@ -1,11 +1,15 @@
 """Links: what goes along to another origin, and what a Link header names."""
 
+from unittest.mock import Mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.provider.wire.link import abroad, links
+from shared.provider.wire import link
+from shared.provider.wire.link import MAX_LINK_BYTES, MAX_LINKS, abroad, links
 from shared.provider.wire.message import Call
+from shared.provider.wire.origin import joined
 
 PAGE = "https://a.example/v1/items?page=1"
 
@@ -35,6 +39,18 @@ def test_a_link_header_names_urls_by_relation(header: str, found: dict[str, str]
 @given(st.text(st.sampled_from('<>;,="\\ rel next/?'), max_size=60))
 def test_any_text_may_stand_in_a_link_header(header: str) -> None:
     assert all(link.startswith("https://") or ":" in link for link in links(header, PAGE).values())
+
+
+def test_of_very_many_links_the_first_are_read_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16,000 of them took an attempt 12 seconds past its deadline."""
+    counted = Mock(side_effect=joined)
+    monkeypatch.setattr(link, "joined", counted)
+    found = links(",".join(f"<{i}>;rel=r{i}" for i in range(16_000)), PAGE)
+    assert list(found) == [f"r{i}" for i in range(MAX_LINKS)]
+    assert counted.call_count == MAX_LINKS + 1
+    assert links(f'</1>; rel=next; title="{"x" * MAX_LINK_BYTES}", </2>; rel=last', PAGE) == {
+        "next": "https://a.example/1"
+    }
 
 
 def test_only_what_tells_no_secret_goes_to_another_origin() -> None:
