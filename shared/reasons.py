@@ -45,7 +45,7 @@ class Reason(StrEnum):
     HTTP = "http", "A status that may pass, such as 429 or 503.", Trait.WHOLE_PROVIDER, Trait.NAMED
     ACCEPTOR = "acceptor", "An acceptor of the provider's file says `retry`."
     UNDECODABLE = "undecodable", "The body is not what it is declared to be (see `decode`).", Trait.REPLY_LOST
-    NO_ROOM = "no-room", "Other large answers took the memory for all of its time; no error counts.", Trait.REPLY_LOST
+    NO_ROOM = "no-room", "Other large answers took the memory; it counts as error of a submit alone.", Trait.REPLY_LOST
     NO_DATA = "no-data", "A success without data: `data` finds nothing, or `require` is not met."
     REDIRECTS = "redirects", "More redirects than are followed, or one that cannot be."
     MISSING_LINK = "missing-link", "The URL of the result has no value yet.", Trait.NAMED

@@ -22,7 +22,7 @@ from shared.provider.language.part import ABSENT
 from shared.provider.language.placeholder import text_of, without_value
 from shared.provider.language.rules import Rules
 from shared.provider.pages import gathered
-from shared.provider.patience import passing
+from shared.provider.patience import may_begin_twice, passing
 from shared.provider.shelf import Shelf
 from shared.provider.wire.message import Reply
 from shared.reasons import Reason
@@ -235,18 +235,17 @@ class Attempt:
         """Another try; `why` is kept with the end where the provider itself says nothing."""
         record, is_busy = replace(self.record, unauthorized_at=None), reply.status in (429, 503)
         said, hint = self.rules.error.of(reply.envelope), self.rules.polling.hinted(reply.envelope, self.now)
-        said = why if said is None else said
         hint = None if reply.foreign and reply.status >= 400 and not is_busy else hint  # a fresh link is there at once
-        is_for_all_ = not reply.foreign and is_for_all(reply.envelope, self.now / 1000)
-        return self.delays.retry(record, self.now, reason, hint, said, hint if hint and is_for_all_ else 0)
+        pause = hint if hint and not reply.foreign and is_for_all(reply.envelope, self.now / 1000) else 0
+        return self.delays.retry(record, self.now, reason, hint, why if said is None else said, pause)
 
     def unanswered(self, error: TransportError) -> Finding:
         """A retry; what the token endpoint says of it is kept with the end, and its hint is a pause for all."""
-        if error.reason is Reason.NO_ROOM:
+        if error.reason is Reason.NO_ROOM and not may_begin_twice(self.rules, self.record):
             return self.delays.postponed(self.record, self.now, error.reason)
         hint = None if error.hint_seconds is None else self.rules.polling.bounded(error.hint_seconds)
-        said = str(error) if error.reason is Reason.TOKEN else None
-        return self.delays.retry(self.record, self.now, error.reason, hint, said, hint or 0)
+        told = str(error) if error.reason is Reason.TOKEN else None
+        return self.delays.retry(self.record, self.now, error.reason, hint, told, hint or 0)
 
     def keep(self, reply: Decoded) -> None:
         """Keep the outputs so far; before there is a job none is recorded. What cannot be sent replaces nothing."""

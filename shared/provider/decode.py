@@ -48,7 +48,7 @@ def decode(reply: Reply, decoding: Decoding) -> Json:
         raise ValueError(reply.unreadable)
     if is_success:
         _check_whole(reply, content_type)
-    kind = _kind(content_type, reply.body) if decoding == "auto" or not is_success else decoding
+    kind = kind_of(reply, decoding)
     empty: Json = [] if kind == "csv" and reply.status in (200, 201, 203) and _may_be_table(content_type) else None
     if reply.status in _WITHOUT_CONTENT or _is_blank(reply.body.removeprefix(codecs.BOM_UTF8)):
         return empty
@@ -65,6 +65,12 @@ def decode(reply: Reply, decoding: Decoding) -> Json:
     if kind == "csv":
         return rows(text, has_names=parameters.get("header") != "absent")
     return text
+
+
+def kind_of(reply: Reply, decoding: Decoding) -> Decoding:
+    """What a reply's body is read as."""
+    is_declared = decoding != "auto" and 200 <= reply.status <= 299
+    return decoding if is_declared else _kind(reply.headers.get("content-type", "").lower(), reply.body)
 
 
 def _media(content_type: str) -> str:

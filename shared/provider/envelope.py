@@ -54,7 +54,7 @@ def enveloped(
     """
     body, undecodable = _read(reply, operation)
     if attachment.may_be_in(reply.body, reply.headers.get("content-type", "")):
-        body = attachment.value(body)
+        body = attachment.hide(body)
     url = attachment.text(reply.url)
     headers = attachment.value(reply.headers)
     envelope = {"statusCode": reply.status, "headers": headers, "body": body, "url": url or None}

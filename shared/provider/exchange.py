@@ -28,9 +28,11 @@ from shared.provider.language.placeholder import (
     with_stand_ins,
 )
 from shared.provider.links import REPLIED, based, followed, is_foreign, is_link
+from shared.provider.weight import weight
 from shared.provider.wire.link import abroad
 from shared.provider.wire.message import Call, Reply, are_headers
 from shared.provider.wire.origin import Origin, joined, origin_of
+from shared.provider.wire.room import ROOM
 from shared.reasons import Reason
 
 if TYPE_CHECKING:
@@ -170,6 +172,7 @@ class Exchange:
                 fresh = self._attachment(operation, fresh=True)
                 if (fresh.headers, fresh.query) != (attachment.headers, attachment.query):
                     attachment, reply = fresh, self._sent(fresh, call, operation, way, acceptors)
+        ROOM.take(weight(reply, operation.decode), self.seconds_left())
         found = enveloped(reply, operation, context, attachment, self.links)
         foreign = is_foreign(reply.url, way.known)
         return dataclasses.replace(found, refused=refused, foreign=foreign, linked=way.gave)

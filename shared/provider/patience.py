@@ -27,3 +27,11 @@ def _in_grace(rules: Rules, record: Record, now: int) -> bool:
     """Whether the job is so young that a provider may not know it yet."""
     begun = record.job_at or record.submitted_at or now
     return now - begun <= rules.polling.not_found_grace * 1000
+
+
+def may_begin_twice(rules: Rules, record: Record) -> bool:
+    """Whether another try may begin a second job beside the one that the lost reply was about."""
+    if record.outputs is not None:
+        return False
+    posts = any(one.method in ("POST", "PATCH") and not one.repeatable for one in rules.submit_steps)
+    return bool(rules.poll) or (posts and not rules.carries_key)

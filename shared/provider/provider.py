@@ -20,6 +20,7 @@ from shared.provider.exchange import Exchange
 from shared.provider.language.rules import Rules
 from shared.provider.shelf import Shelf
 from shared.provider.wire.message import Reply
+from shared.provider.wire.room import ROOM
 from shared.reasons import Reason
 from shared.record import Record
 from shared.sink import Sink
@@ -92,8 +93,11 @@ class Provider:
         """Tell the provider that nobody waits any more; best effort, says nothing of success."""
         if not self.rules.cancel or record.outputs is None:
             return
-        with suppress(TransportError):
-            self._exchange.begin(seconds, None).send(self.rules.cancel, self._context(task, record))
+        try:
+            with suppress(TransportError):
+                self._exchange.begin(seconds, None).send(self.rules.cancel, self._context(task, record))
+        finally:
+            ROOM.leave()
 
     def _url(self, task: Task, record: Record) -> str | None:
         """`${callback.url}` of this job; None where there is none, or it cannot be signed now."""

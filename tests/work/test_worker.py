@@ -14,7 +14,7 @@ from shared.errors import StoreTooLarge, StoreUnavailable
 from shared.outcome import Completed, Failed, Retry
 from shared.provider import Finding, Provider
 from shared.provider.language.polling import SPREAD
-from shared.provider.wire.room import ROOM, SMALL_BYTES
+from shared.provider.wire.room import ROOM, SHARED_BYTES
 from shared.queue import Claimed, Hold
 from shared.reasons import Reason
 from shared.record import VERSION, Record
@@ -766,25 +766,18 @@ def test_an_error_is_counted_although_nothing_can_be_stored(desk: Desk, reason: 
 def test_the_room_for_a_large_answer_is_left_when_its_data_are_stored(desk: Desk, breaks: bool) -> None:
     free: list[bool] = []
 
-    def is_free() -> bool:
-        """Whether another thread might go in now."""
-        if not ROOM._free.acquire(blocking=False):
-            return False
-        ROOM._free.release()
-        return True
-
     def attempt(*_: Any, **__: Any) -> Finding:
-        ROOM.take(SMALL_BYTES + 1, 0)
+        ROOM.take(SHARED_BYTES + 1, 0)
         if breaks:
             raise RuntimeError("our own fault")
         return Finding(Completed({"a": 1}), desk.record())
 
     def complete(*_: Any, **__: Any) -> None:
-        free.append(is_free())
+        free.append(not ROOM._is_taken)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(desk.providers["example"], "attempt", attempt)
         patch.setattr(desk.store, "complete", complete)
         assert desk.work().becomes == ("waiting" if breaks else "completed")
     assert free == ([] if breaks else [False])
-    assert is_free()
+    assert not ROOM._is_taken

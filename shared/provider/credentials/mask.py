@@ -3,6 +3,7 @@
 import base64
 import math
 import re
+from copy import deepcopy
 from functools import lru_cache
 from html.entities import html5
 
@@ -50,15 +51,25 @@ class Mask:
 
     def value(self, value: Json) -> Json:
         """A JSON value whose texts hold no secrets."""
+        return self.hide(deepcopy(value))
+
+    def hide(self, value: Json) -> Json:
+        """The same; objects and lists are changed themselves, for a copy of a large value takes much memory."""
         match value:
             case str():
                 return self.text(value)
             case int() | float() if str(value) in self.known:
                 return self.known[str(value)]
             case dict():
-                return {self.text(name): self.value(one) for name, one in value.items()}
+                for name, one in value.items():
+                    value[name] = self.hide(one)
+                if any(self.text(name) != name for name in value):
+                    named = {self.text(name): one for name, one in value.items()}
+                    value.clear()
+                    value.update(named)
             case list():
-                return [self.value(one) for one in value]
+                for i, one in enumerate(value):
+                    value[i] = self.hide(one)
         return value
 
     def may_be_in(self, body: bytes, content_type: str = "") -> bool:

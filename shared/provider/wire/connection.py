@@ -2,6 +2,7 @@
 
 import http.client
 import io
+import math
 import re
 import threading
 import time
@@ -26,6 +27,7 @@ MAX_INTERIM = 16
 MAX_WIRE_BYTES = 20_000_000  # what is read from the wire for one reply, at most, however it is framed
 MAX_HEADERS = 1000
 MAX_LINE_BYTES = 262_144
+MAX_HEAD_BYTES = 500_000  # of all headers together, those of interim replies too
 _LENGTH = re.compile("[0-9]{1,18}")
 
 vars(http.client).update(_MAXHEADERS=MAX_HEADERS, _MAXLINE=MAX_LINE_BYTES)
@@ -110,12 +112,13 @@ def _shut(held: socket) -> None:
 
 
 class _Metered(io.RawIOBase):
-    """A socket's bytes, counted by the watchdog; `ended` when there are no more."""
+    """A socket's bytes, counted by the watchdog; `ended` when there are no more. `most`: of a head."""
 
     def __init__(self, raw: io.RawIOBase, watchdog: Watchdog) -> None:
         self._raw = raw
         self._watchdog = watchdog
         self.ended = False
+        self.most: float = MAX_HEAD_BYTES
 
     def readable(self) -> bool:
         return True
@@ -123,6 +126,9 @@ class _Metered(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         size = self._raw.readinto(buffer)
         self._watchdog.count(size or 0)
+        self.most -= size or 0
+        if self.most < 0:
+            raise HTTPException("headers that are too many together")
         self.ended = size == 0
         return size
 
@@ -140,6 +146,7 @@ class _Response(HTTPResponse):
         metered = _Metered(self.fp.detach(), watchdog)
         self.fp = io.BufferedReader(metered)
         super().begin()
+        metered.most = math.inf
         if metered.ended:
             raise RemoteDisconnected("the connection ended within the headers")
         try:

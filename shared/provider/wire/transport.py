@@ -27,6 +27,7 @@ _HEADERS = {  # a call's own win, however they are spelled
     "Accept": "*/*",
     "Connection": "keep-alive",
 }
+_HEADER_COPIES = 8  # of each header, on its way from the wire to the expressions of a file
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -116,6 +117,7 @@ class Transport:
         timeout = (min(seconds, CONNECT_SECONDS), seconds)
         with self._session.send(request, stream=True, allow_redirects=False, timeout=timeout, proxies={}) as response:
             headers = _headers(response.raw.headers)
+            ROOM.take(_HEADER_COPIES * sum(map(len, headers.values())), end - self._clock())
             coding, content = headers.get("content-encoding", ""), bytearray()
             is_error = not 200 <= response.status_code <= 299
             for chunk in response.raw.stream(65536, decode_content=False):
@@ -124,8 +126,8 @@ class Transport:
                 if len(content) > MAX_RESPONSE_BYTES and not coding:  # else the watchdog counts
                     raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE, passes=is_error)
             try:
-                if coding and (size := len(unpacked(bytes(content), coding, SMALL_BYTES))) > len(content):
-                    ROOM.take(size, end - self._clock())
+                if coding and len(unpacked(bytes(content), coding, SMALL_BYTES)) > SMALL_BYTES:
+                    ROOM.take(MAX_RESPONSE_BYTES, end - self._clock())
                 body, unreadable = unpacked(bytes(content), coding, MAX_RESPONSE_BYTES), ""
             except ValueError as error:
                 body, unreadable = b"", str(error)

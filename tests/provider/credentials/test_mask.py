@@ -139,3 +139,17 @@ def test_a_text_that_almost_is_the_secret_costs_little() -> None:
     mask(secret).text("\\" * 20_000 + "%25" * 20_000 + "key")
     mask("AAAAAAAAAAAA" * 20).text("A" * 20_000 + "QUFBQUFBQUFBQUFBQUFB" * 2_000 + "=" * 20_000)
     assert time.monotonic() - began < 5
+
+
+def test_a_large_value_is_hidden_in_without_a_copy() -> None:
+    """A copy of what takes most of a function's memory would take the rest."""
+    value = {"a": [{SECRET: SECRET}, "b"], "c": {"d": 1}}
+    inner = value["a"]
+    assert mask(SECRET).hide(value) is value
+    assert value["a"] is inner
+    assert value == {"a": [{MASKED: MASKED}, "b"], "c": {"d": 1}}
+
+
+def test_a_value_stays_as_it_was_where_a_masked_one_is_made() -> None:
+    value = [SECRET]
+    assert (mask(SECRET).value(value), value) == ([MASKED], [SECRET])

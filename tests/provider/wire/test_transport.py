@@ -20,6 +20,7 @@ from urllib3.util import parse_url
 from local.provider.network import Request, network
 from shared.errors import TransportError
 from shared.provider.wire import connection
+from shared.provider.wire.connection import MAX_HEAD_BYTES
 from shared.provider.wire.deadlines import Deadline, Deadlines
 from shared.provider.wire.message import MAX_RESPONSE_BYTES, Call, Reply
 from shared.provider.wire.origin import Origin, origin_of
@@ -354,6 +355,15 @@ def test_many_headers_and_long_ones_are_taken() -> None:
     with Site(lambda _: OK + many + b"Content-Length: 4\r\n\r\ntrue") as site:
         reply = send(site.url)
         assert (reply.body, reply.headers["x-899"], len(reply.headers["x-long"])) == (b"true", "y", 200_000)
+
+
+def test_headers_that_are_too_many_together_make_no_reply() -> None:
+    """20 replies with 18 MB of them took 1.6 GB."""
+    head = b"".join(b"X-%d: %s\r\n" % (n, b"y" * 100_000) for n in range(MAX_HEAD_BYTES // 100_000 + 1))
+    with Site(lambda _: OK + head + b"Content-Length: 4\r\n\r\ntrue") as site:
+        assert reason(site.url) == "transport"
+    with Site(lambda _: OK + b"Content-Length: 600000\r\n\r\n" + b"x" * 600_000) as site:
+        assert len(send(site.url).body) == 600_000
 
 
 @pytest.mark.parametrize(("before", "after"), [
