@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -31,7 +30,7 @@ from shared.record import Record
 WORD_CHARACTERS = 64  # what is kept of a status that no acceptor knows
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Attempt:
     """One attempt under way at `now` (epoch ms): `record` grows with every reply, `context` with its outputs."""
 
@@ -243,14 +242,14 @@ class Attempt:
         """A retry; what the token endpoint says of it is kept with the end, and its hint is a pause for all."""
         if error.reason is Reason.NO_ROOM and not may_begin_twice(self.rules, self.record):
             return self.delays.postponed(self.record, self.now, error.reason)
-        hint = None if error.hint_seconds is None else self.rules.polling.bounded(error.hint_seconds)
-        told = str(error) if error.reason is Reason.TOKEN else None
-        return self.delays.retry(self.record, self.now, error.reason, hint, told, hint or 0)
+        hint, said = error.hint_seconds, str(error) if error.reason is Reason.TOKEN else None
+        hint = None if hint is None else self.rules.polling.bounded(hint)
+        return self.delays.retry(self.record, self.now, error.reason, hint, said, hint or 0)
 
     def keep(self, reply: Decoded) -> None:
         """Keep the outputs so far; before there is a job none is recorded. What cannot be sent replaces nothing."""
-        asked = (self.rules.asks_again, *self.rules.result_steps)
-        self.context["outputs"] = outputs = self.exchange.sendable(asked, self.context, reply.envelope["outputs"])
+        asked, found = (self.rules.asks_again, *self.rules.result_steps), reply.envelope["outputs"]
+        self.context["outputs"] = outputs = self.exchange.sendable(asked, self.context, found)
         if self.record.outputs is not None:
             self.record = replace(self.record, outputs=outputs)
 
