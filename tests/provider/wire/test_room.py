@@ -24,15 +24,20 @@ def taken(room: Room, size: int) -> Iterator[threading.Event]:
     is_in, may_go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        room.take(size, 0)
-        is_in.set()
+        try:
+            room.take(size, 0)
+            has_room.append(True)
+        finally:
+            is_in.set()
         may_go.wait()
         room.leave()
 
+    has_room: list[bool] = []
     thread = threading.Thread(target=hold)
     thread.start()
     is_in.wait()
     try:
+        assert has_room
         yield may_go
     finally:
         may_go.set()
