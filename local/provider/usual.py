@@ -34,7 +34,7 @@ class Usual:
     def begun(self, step: int, *, outputs: bool = True) -> Reply:
         """The reply to a submit operation that has begun the job."""
         polled = (_status(one, 0) for one in self.rules.acceptors if one.state == "pending" and "poll" in one.stages)
-        usual = next((status for status in polled if 200 <= status <= 299), 200)
+        usual = next((status for status in polled if 200 <= status <= 299 and status not in (204, 205)), 200)
         return self._pending(f"submit{step}", self.rules.submit_steps[step], {"submit"}, usual, outputs=outputs)
 
     def bare(self) -> Reply:
