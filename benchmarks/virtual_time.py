@@ -10,6 +10,9 @@ from concurrent.futures import Executor, Future
 from concurrent.futures._base import DoneAndNotDoneFutures
 from typing import Any
 
+LEAST_SECONDS = 1e-6
+"""That time passes where somebody waits for less than a float can add to it; a real clock goes on by itself."""
+
 
 class Later(Future[Any]):
     """What is done at its time, if a thread has begun it, and has its result once somebody waits for it."""
@@ -72,7 +75,7 @@ class Clock:
 
     def wait(self, futures: Collection[Later], timeout: float) -> DoneAndNotDoneFutures[Any]:
         """Until the first of them is done, or the time is over."""
-        self.sleep(min(min(future.at for future in futures) - self.now, timeout))
+        self.sleep(min(min(future.at for future in futures) - self.now, max(timeout, LEAST_SECONDS)))
         done = {future for future in futures if future.at <= self.now}
         for future in done:
             future.set_result(future.call())
