@@ -654,7 +654,7 @@ def test_without_redis_a_complete_answer_is_complete(front: Front, caplog: pytes
     assert front.ask().status == 200
     assert len(front.redis.calls) == 1
     assert front.item().data == WHOLE
-    assert [line.message for line in caplog.records] == ["queue unavailable", "completed"]
+    assert [line.message for line in caplog.records] == ["begun", "queue unavailable", "completed"]
 
 
 def test_without_redis_an_open_task_is_answered_with_one_failure_and_an_unknown_schedule(front: Front) -> None:
