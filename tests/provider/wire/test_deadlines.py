@@ -89,6 +89,7 @@ def test_a_call_that_breaks_keeps_no_other_from_its_time(late: Late, caplog: pyt
 
 
 def test_a_fork_makes_none_of_its_parents_calls(late: Late) -> None:
+    late.deadlines._thread = threading.current_thread()  # the parent's own is not there, and makes no call either
     late.after(1, "the parent's")
     gone = threading.Thread(target=lambda: None)
     gone.start()
