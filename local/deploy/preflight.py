@@ -89,6 +89,8 @@ def main(config: Path = samconfig.FILE, built: Path = artifact.BUILT) -> int:
         found = list(findings(config, built))
     except ConfigError as error:
         found = [fault("parameters", str(error))]
+    finally:
+        log.removeHandler(_SILENT)  # for whoever logs after this, in the same process
     for one in found:
         print(one)
     return 1 if any(one.verdict is Verdict.FAULT for one in found) else 0
