@@ -62,6 +62,7 @@ ROUTES: Mapping[str, Callable[[ApiCall, Remaining], Answer]] = {
 
 def handler(event: Any, context: LambdaContext) -> dict[str, Any]:
     """Answer one API Gateway event; every answer's body is text."""
+    wiring.logger()  # makes what shared/ logs JSON
     return served(event, lambda call: _routed(call, lambda: context.get_remaining_time_in_millis() / 1000))
 
 
