@@ -11,8 +11,8 @@ from moto import mock_aws
 
 from local import sam_template
 from local.deploy import adopt, ask, files, samconfig
+from tests.local.deploy.conftest import HEAD
 
-HEAD = '[default.deploy.parameters]\nstack_name = "meanwhile"\n'
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:redis-AbCdEf"
 FILE = {
     "servers": ["https://api.acme.example"],
@@ -20,13 +20,6 @@ FILE = {
     "submit": {"url": "/jobs/${input.id}", "repeatable": True},
     "acceptors": [{"state": "success", "expected": "done"}],
 }
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    file = tmp_path / "samconfig.toml"
-    file.write_text(HEAD)
-    return file
 
 
 @pytest.fixture(autouse=True)

@@ -10,15 +10,6 @@ from moto import mock_aws
 
 from local.deploy import files, preflight, redis, samconfig, secrets, stack
 
-HEAD = '[default.deploy.parameters]\nstack_name = "meanwhile"\n'
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    file = tmp_path / "samconfig.toml"
-    file.write_text(HEAD)
-    return file
-
 
 @pytest.fixture(autouse=True)
 def account(environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
