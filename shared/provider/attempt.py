@@ -14,7 +14,7 @@ from shared.outcome import Completed, Failed, Pending
 from shared.provider.delays import Delays, Finding
 from shared.provider.envelope import Decoded, enveloped
 from shared.provider.exchange import Exchange
-from shared.provider.language.acceptor import Acceptor, Stage, Verdict, judge
+from shared.provider.language.acceptor import Acceptor, Stage, Verdict, deciding, judge
 from shared.provider.language.hint import is_for_all, says_when
 from shared.provider.language.operation import Operation
 from shared.provider.language.part import ABSENT
@@ -88,8 +88,7 @@ class Attempt:
         operation = structs.replace(self.rules.asks_again, decode="auto")
         decoded = enveloped(payload, operation, self.context, self.exchange.hiding())
         heard = dataclasses.replace(decoded, envelope=decoded.envelope | {"statusCode": None})
-        acceptors = (one for one in self.rules.acceptors if one.stages & self.stages("poll"))
-        acceptor = next((one for one in acceptors if one.matches(heard.envelope)), None)
+        acceptor = deciding(self.rules.acceptors, self.stages("poll"), heard.envelope)
         if heard.undecodable or acceptor is None or acceptor.state in ("retry", "resubmit"):
             return None
         self.keep(heard)

@@ -98,11 +98,12 @@ class Exchange:
     ) -> dict[str, Json]:
         """The outputs, but those of before instead of any with which a request could no longer be sent."""
         before = context["outputs"]
-        able = [one for one in operations if self.can_send(one, context)]
+        others = [name for name in before.keys() & outputs.keys() if outputs[name] != before[name]]
+        able = [one for one in operations if self.can_send(one, context)] if others else []
         kept = {}
-        for name in before.keys() & outputs.keys():
+        for name in others:
             changed = context | {"outputs": before | {name: outputs[name]}}
-            if outputs[name] != before[name] and not all(self.can_send(one, changed) for one in able):
+            if not all(self.can_send(one, changed) for one in able):
                 kept[name] = before[name]
         return outputs | kept
 

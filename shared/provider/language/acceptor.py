@@ -83,15 +83,23 @@ class Acceptor(Part, frozen=True, kw_only=True):
 def judge(
     acceptors: Sequence[Acceptor], stages: set[Stage], envelope: dict[str, Json]
 ) -> tuple[Verdict, Acceptor | None]:
-    """What a reply means: the first acceptor that matches in one of `stages`, else by its HTTP status."""
-    for acceptor in acceptors:
-        is_asked = acceptor.stages & stages and not _passes_by(acceptor, stages, envelope["statusCode"])
-        if is_asked and acceptor.matches(envelope):
-            return acceptor.state, acceptor
+    """What a reply means: as the acceptor says that decides, else by its HTTP status."""
+    acceptor = deciding(acceptors, stages, envelope)
+    if acceptor:
+        return acceptor.state, acceptor
     return usual(envelope["statusCode"], is_result="result" in stages), None
 
 
-def _passes_by(acceptor: Acceptor, stages: set[Stage], status: int) -> bool:
+def deciding(acceptors: Sequence[Acceptor], stages: set[Stage], envelope: dict[str, Json]) -> Acceptor | None:
+    """The first acceptor that matches in one of `stages`; where the reply has no status, that is None."""
+    for acceptor in acceptors:
+        is_asked = acceptor.stages & stages and not _passes_by(acceptor, stages, envelope["statusCode"])
+        if is_asked and acceptor.matches(envelope):
+            return acceptor
+    return None
+
+
+def _passes_by(acceptor: Acceptor, stages: set[Stage], status: int | None) -> bool:
     """Whether it is a range such as `2XX` for a success, and the status 202: there is nothing yet (RFC 9110, 15.3.3).
 
     To a submit that may be all that is asked for.

@@ -126,9 +126,10 @@ class Transport:
                 if len(content) > MAX_RESPONSE_BYTES and not coding:  # else the watchdog counts
                     raise TransportError(_TOO_LARGE, reason=Reason.TOO_LARGE, passes=is_error)
             try:
-                if coding and len(unpacked(bytes(content), coding, SMALL_BYTES)) > SMALL_BYTES:
+                body, unreadable = unpacked(bytes(content), coding, SMALL_BYTES), ""
+                if coding and len(body) > SMALL_BYTES:
                     ROOM.take(MAX_RESPONSE_BYTES, end - self._clock())
-                body, unreadable = unpacked(bytes(content), coding, MAX_RESPONSE_BYTES), ""
+                    body = unpacked(bytes(content), coding, MAX_RESPONSE_BYTES)
             except ValueError as error:
                 body, unreadable = b"", str(error)
             if len(body) > MAX_RESPONSE_BYTES:
